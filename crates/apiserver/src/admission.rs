@@ -1,0 +1,1 @@
+//! Admission: what happens to an object between decoding and storing.

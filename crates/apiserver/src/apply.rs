@@ -1,0 +1,1 @@
+//! Server-side apply: who owns which field.

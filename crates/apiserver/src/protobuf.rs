@@ -1,0 +1,1 @@
+//! Protobuf bodies of the built-in kinds.
