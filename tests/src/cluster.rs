@@ -23,8 +23,8 @@ use crate::{
 
 mod simulated;
 
-use simulated::SimulatedNodes;
 pub use simulated::FLEET;
+use simulated::SimulatedNodes;
 
 /// How long a case waits for a state that a cluster should reach in a second or two.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,8 +120,10 @@ impl Cluster {
         namespace.metadata.labels = Some(BTreeMap::from([("kai.test/case".into(), purpose.into())]));
         Api::all(self.client()).create(&PostParams::default(), &namespace).await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), &name);
-        wait::for_object(&accounts, "default", "created", PATIENCE, |account: Option<&ServiceAccount>| account.is_some())
-            .await?;
+        wait::for_object(&accounts, "default", "created", PATIENCE, |account: Option<&ServiceAccount>| {
+            account.is_some()
+        })
+        .await?;
         Ok(name)
     }
 

@@ -99,8 +99,7 @@ impl Image {
         .into_bytes();
         let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
         let tag = self.name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
-        entry["annotations"] =
-            json!({"io.containerd.image.name": self.name, "org.opencontainers.image.ref.name": tag});
+        entry["annotations"] = json!({"io.containerd.image.name": self.name, "org.opencontainers.image.ref.name": tag});
         let index = json!({"schemaVersion": 2, "manifests": [entry]}).to_string().into_bytes();
 
         let mut archive = Builder::new(output);

@@ -27,10 +27,20 @@ const WATCHDOG: &str = r#"parent=$PPID; "$@" & child=$!
 trap 'kill "$child" 2>/dev/null' TERM INT
 (while kill -0 "$parent" 2>/dev/null; do sleep 1; done; kill -9 "$child") & wait "$child""#;
 
-/// Removes a folder, and the control groups of a node, once the test process is gone.
-const JANITOR: &str = r#"parent=$1; folder=$2; group=$3
+/// Removes a folder once the test process is gone, and the control groups of containers that ran in it.
+const JANITOR: &str = r#"parent=$1; folder=$2
 while kill -0 "$parent" 2>/dev/null; do sleep 0.5; done
-[ -z "$group" ] || find /sys/fs/cgroup -depth -type d -path "*/$group*" -exec rmdir {} + 2>/dev/null
+for task in "$folder"/containerd/state/io.containerd.runtime.v2.task/k8s.io/*; do
+  group=k8s.io/${task##*/}
+  for path in /sys/fs/cgroup/"$group" /sys/fs/cgroup/*/"$group"; do
+    tries=0
+    while [ -d "$path" ] && [ $tries -lt 20 ]; do
+      rmdir "$path" || sleep 0.25
+      tries=$((tries + 1))
+    done
+  done
+done
+[ ! -d "$folder/containerd" ] || rmdir /sys/fs/cgroup/k8s.io /sys/fs/cgroup/*/k8s.io
 rm -rf -- "$folder""#;
 
 static STARTER: LazyLock<mpsc::Sender<Start>> = LazyLock::new(|| {
@@ -144,13 +154,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes a folder; `control_group` names control groups to remove with it should this process be killed.
-    pub fn create(purpose: &str, control_group: Option<&str>) -> Result<Self> {
+    /// Makes a folder whose name begins with `kai-` and `purpose`.
+    pub fn create(purpose: &str) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix(&format!("kai-{purpose}-")).tempdir().context("make a folder")?;
         let mut janitor = Command::new("sh");
         janitor.args(["-c", JANITOR, "sh", &std::process::id().to_string()]).arg(folder.path());
-        janitor.arg(control_group.unwrap_or_default()).process_group(0);
-        janitor.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        janitor.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         janitor.spawn().context("start the shell that cleans up after a killed test")?;
         Ok(Self { folder })
     }
@@ -181,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_dropped_process_is_gone() {
-        let folder = Folder::create("process-test", None).unwrap();
+        let folder = Folder::create("process-test").unwrap();
         let process = Process::start("sleeper", Path::new("sleep"), vec!["600".into()], folder.path()).unwrap();
         let id = process.id();
         assert!(is_alive(id));
@@ -191,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_process_that_ends_early_is_reported_with_its_last_words() {
-        let folder = Folder::create("process-test", None).unwrap();
+        let folder = Folder::create("process-test").unwrap();
         let arguments = vec!["-c".into(), "echo out of fish; exit 3".into()];
         let mut process = Process::start("cat", Path::new("sh"), arguments, folder.path()).unwrap();
         process.child.wait().unwrap();

@@ -49,14 +49,20 @@ async fn nodes_register_and_are_ready(cluster: &Cluster) -> Result<()> {
         ensure!(is_ready(&node), "node `{name}` is not ready");
         let status = node.status.context("the node has no status")?;
         let info = status.node_info.context("the node does not say what it is")?;
-        ensure!(!info.kernel_version.is_empty() && !info.kubelet_version.is_empty(), "node `{name}` hides its versions");
+        ensure!(
+            !info.kernel_version.is_empty() && !info.kubelet_version.is_empty(),
+            "node `{name}` hides its versions"
+        );
         for resource in ["cpu", "memory", "pods"] {
             let allocatable = status.allocatable.as_ref().is_some_and(|amounts| amounts.contains_key(resource));
             ensure!(allocatable, "node `{name}` offers no {resource}");
         }
-        let lease = leases.get(&name).await.with_context(|| format!("node `{name}` keeps no lease"))?;
-        let spec = lease.spec.context("the lease is empty")?;
-        ensure!(spec.holder_identity.as_deref() == Some(name.as_str()), "the lease of `{name}` is another's");
+        // A kubelet takes its lease a moment after it has registered.
+        let is_held = |lease: Option<&Lease>| {
+            let spec = lease.and_then(|lease| lease.spec.as_ref());
+            spec.is_some_and(|spec| spec.holder_identity.as_ref() == Some(&name) && spec.renew_time.is_some())
+        };
+        wait::for_object(&leases, &name, "held by the node", PATIENCE, is_held).await?;
     }
     Ok(())
 }
@@ -134,8 +140,7 @@ async fn a_job_completes(cluster: &Cluster) -> Result<()> {
 async fn a_deleted_pod_has_its_grace_period_and_is_then_gone(cluster: &Cluster) -> Result<()> {
     let namespace = cluster.namespace("grace").await?;
     let pods: Api<Pod> = Api::namespaced(cluster.client(), &namespace);
-    let pod: Pod =
-        from_json(json!({"metadata": {"name": "server"}, "spec": forever(&cluster.any_node().await?)}))?;
+    let pod: Pod = from_json(json!({"metadata": {"name": "server"}, "spec": forever(&cluster.any_node().await?)}))?;
     pods.create(&PostParams::default(), &pod).await?;
     wait::for_object(&pods, "server", "running", PATIENCE, conditions::is_pod_running()).await?;
 
@@ -153,8 +158,7 @@ async fn a_deleted_namespace_takes_everything_along(cluster: &Cluster) -> Result
     let settings: Api<ConfigMap> = Api::namespaced(cluster.client(), &namespace);
     let pods: Api<Pod> = Api::namespaced(cluster.client(), &namespace);
     settings.create(&PostParams::default(), &from_json(json!({"metadata": {"name": "settings"}}))?).await?;
-    let pod: Pod =
-        from_json(json!({"metadata": {"name": "server"}, "spec": forever(&cluster.any_node().await?)}))?;
+    let pod: Pod = from_json(json!({"metadata": {"name": "server"}, "spec": forever(&cluster.any_node().await?)}))?;
     pods.create(&PostParams::default(), &pod).await?;
     wait::for_object(&pods, "server", "running", PATIENCE, conditions::is_pod_running()).await?;
 

@@ -76,7 +76,7 @@ impl ControlPlane {
 
     async fn try_start() -> Result<Self> {
         let programs = Programs::find()?;
-        let folder = Folder::create("control-plane", None)?;
+        let folder = Folder::create("control-plane")?;
         let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
         let mut etcd = start_etcd(&programs, &folder, &etcd_url)?;
         let credentials = Credentials::write(&folder)?;

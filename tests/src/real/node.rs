@@ -1,8 +1,8 @@
 //! A real kubelet on a real containerd, joined to a real control plane; only the GPU has to be fake.
 //!
 //! The node runs in a process and a mount namespace of its own (`node.sh`): ending its first process ends containerd, kubelet and
-//! every container, and takes all mounts and pod networks along, whatever state they were in. What is left are control groups
-//! below one name, and one folder; both are removed on drop, or by a waiting shell should this process be killed. Images are
+//! every container, and takes all mounts and pod networks along, whatever state they were in. What is left are the containers'
+//! control groups and one folder; both are removed on drop, or by a waiting shell should this process be killed. Images are
 //! made here ([`crate::oci_image`]), because no registry can be relied on.
 
 use std::{
@@ -36,6 +36,8 @@ pub const IMAGE: &str = "kai.test/busybox:1";
 const PAUSE_IMAGE: &str = "kai.test/pause:1";
 const START: Duration = Duration::from_secs(120);
 const CNI_FOLDERS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
+/// Where containerd 1 and 2 keep one folder for each running container, below the node's folder.
+const TASKS: &str = "containerd/state/io.containerd.runtime.v2.task/k8s.io";
 const NODE_SCRIPT: &str = include_str!("node.sh");
 
 /// A running node; dropping it ends everything on it.
@@ -80,13 +82,13 @@ impl RealNode {
             bail!("{missing}");
         }
         let control_plane = ControlPlane::start().await?;
-        let groups = ControlGroups { name: format!("kai-node-{}", Uuid::new_v4().simple()) };
-        let folder = Folder::create("node", Some(&groups.name))?;
+        let folder = Folder::create("node")?;
+        let groups = ControlGroups { tasks: folder.path().join(TASKS) };
         if folder.path().starts_with("/run") || folder.path().starts_with("/var/lib") {
             bail!("a node hides `{}`\nhint: set TMPDIR to another folder", folder.path().display());
         }
         write_containerd_config(&folder)?;
-        let arguments = kubelet_arguments(&folder, &control_plane, &groups)?;
+        let arguments = kubelet_arguments(&folder, &control_plane)?;
         let process = start_process(&folder, &control_plane, arguments)?;
         let mut node = Self { process, groups, folder, control_plane };
         node.import_base_images().await?;
@@ -135,13 +137,8 @@ impl RealNode {
         self.process.check()?;
         let client = self.control_plane.client().await?;
         delete_pods(client).await?;
-        let groups = self.groups.name.clone();
-        drop(self);
-        let left = ControlGroups { name: groups }.existing();
-        if !left.is_empty() {
-            bail!("control groups are left: {left:?}");
-        }
-        Ok(())
+        self.process.stop(Duration::ZERO);
+        self.groups.remove()
     }
 
     async fn import_base_images(&mut self) -> Result<()> {
@@ -261,7 +258,7 @@ conf_dir = "{network}"
     folder.write("network/10-kai.conflist", network.to_string()).map(drop)
 }
 
-fn kubelet_arguments(folder: &Folder, control_plane: &ControlPlane, groups: &ControlGroups) -> Result<Arguments> {
+fn kubelet_arguments(folder: &Folder, control_plane: &ControlPlane) -> Result<Arguments> {
     let path = |name: &str| folder.path().join(name);
     let address = machine_address()?;
     let config = json!({
@@ -282,7 +279,6 @@ fn kubelet_arguments(folder: &Folder, control_plane: &ControlPlane, groups: &Con
         // The machine may have cgroup v1, swap and a full disk, and is not ours to reserve parts of.
         "failCgroupV1": false,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": format!("/{}", groups.name),
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
         "failSwapOn": false,
@@ -321,7 +317,8 @@ fn busybox(name: &str, entrypoint: &[&str]) -> Result<Image> {
 }
 
 fn cni_folder() -> Option<PathBuf> {
-    let has_plugins = |folder: &PathBuf| ["ptp", "host-local", "loopback"].iter().all(|name| folder.join(name).is_file());
+    let has_plugins =
+        |folder: &PathBuf| ["ptp", "host-local", "loopback"].iter().all(|name| folder.join(name).is_file());
     CNI_FOLDERS.map(PathBuf::from).into_iter().find(has_plugins)
 }
 
@@ -330,39 +327,60 @@ fn socket(folder: &Folder) -> PathBuf {
 }
 
 /// The control groups of one node's containers, in every hierarchy of the machine; removed on drop.
+///
+/// runc removes those of containers that end in an orderly way. What is left belongs to the tasks that containerd still had when
+/// the node was ended, and their ids are the names of the folders in its state.
 #[derive(Debug)]
 struct ControlGroups {
-    name: String,
+    tasks: PathBuf,
 }
 
 impl ControlGroups {
-    fn existing(&self) -> Vec<PathBuf> {
+    /// The group that containerd's containers are in, once for each hierarchy. Others' containers may be there as well.
+    fn parents() -> Vec<PathBuf> {
         let root = Path::new("/sys/fs/cgroup");
-        let hierarchies = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-        let candidates = hierarchies.chain([root.to_path_buf()]).map(|hierarchy| hierarchy.join(&self.name));
-        candidates.filter(|path| path.is_dir()).collect()
+        folders_in(root).chain([root.into()]).map(|hierarchy| hierarchy.join("k8s.io")).collect()
+    }
+
+    fn existing(&self) -> Vec<PathBuf> {
+        let parents = Self::parents();
+        let ids = folders_in(&self.tasks).filter_map(|task| task.file_name().map(PathBuf::from));
+        let groups = ids.flat_map(|id| parents.iter().map(move |parent| parent.join(&id)));
+        groups.filter(|path| path.is_dir()).collect()
+    }
+
+    fn remove(&self) -> Result<()> {
+        // A group can be removed when the kernel has let go of its last process, shortly after that was ended.
+        for _ in 0..100 {
+            self.existing().iter().for_each(|group| remove_groups(group, 8));
+            if self.existing().is_empty() {
+                // Only an empty group can be removed.
+                Self::parents().iter().for_each(|parent| drop(fs::remove_dir(parent)));
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        bail!("control groups are left: {:?}", self.existing())
     }
 }
 
 impl Drop for ControlGroups {
     fn drop(&mut self) {
-        // A group can be removed when the kernel has let go of its last process, shortly after that was ended.
-        for _ in 0..100 {
-            let existing = self.existing();
-            existing.iter().for_each(|group| remove_groups(group, 8));
-            if self.existing().is_empty() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(50));
+        if let Err(error) = self.remove() {
+            eprintln!("warning: {error:#}");
         }
     }
 }
 
 fn remove_groups(group: &Path, depth: u32) {
-    let inner = fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
     if depth > 0 {
-        inner.filter(|path| path.is_dir()).for_each(|path| remove_groups(&path, depth - 1));
+        folders_in(group).for_each(|inner| remove_groups(&inner, depth - 1));
     }
     // A busy group is tried again by the caller.
     drop(fs::remove_dir(group));
+}
+
+fn folders_in(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir())
 }
