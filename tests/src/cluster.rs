@@ -1,0 +1,177 @@
+//! One cluster of any tier, as the cases see it: a client, namespaces, nodes to put pods on.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ListParams, PostParams},
+};
+
+use crate::{
+    harness::Tier,
+    programs::Programs,
+    real::{ControlPlane, RealNode, node::is_ready},
+    wait,
+};
+
+mod simulated;
+
+pub use simulated::FLEET;
+use simulated::SimulatedNodes;
+
+/// How long a case waits for a state that a cluster should reach in a second or two.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running cluster.
+pub struct Cluster {
+    tier: Tier,
+    client: Client,
+    backing: Backing,
+    namespaces: AtomicU32,
+}
+
+/// What must live, and be stopped in order, for the cluster to work.
+enum Backing {
+    Embedded(simulated::Embedded),
+    ControlPlane { nodes: SimulatedNodes, control_plane: Box<ControlPlane> },
+    RealNode(Box<RealNode>),
+}
+
+impl Cluster {
+    /// Starts a cluster of this tier and waits until its nodes are ready.
+    pub async fn start(tier: Tier) -> Result<Self> {
+        match tier {
+            Tier::Embedded => Self::embedded().await,
+            Tier::ControlPlane => Self::control_plane().await,
+            Tier::RealNode => Self::real_node().await,
+        }
+    }
+
+    /// Tier 1: API server, controllers and simulated nodes in this process.
+    pub async fn embedded() -> Result<Self> {
+        let embedded = simulated::Embedded::start().await?;
+        Self::ready(Tier::Embedded, embedded.client(), Backing::Embedded(embedded)).await
+    }
+
+    /// Tier 2: a real control plane, with simulated nodes joined to it.
+    pub async fn control_plane() -> Result<Self> {
+        let control_plane = Box::new(ControlPlane::start().await?);
+        let client = control_plane.client().await?;
+        let nodes = SimulatedNodes::join(control_plane.client().await?)?;
+        Self::ready(Tier::ControlPlane, client, Backing::ControlPlane { nodes, control_plane }).await
+    }
+
+    /// Tier 3: a real control plane with a real node.
+    pub async fn real_node() -> Result<Self> {
+        let node = Box::new(RealNode::start().await?);
+        let client = node.control_plane().client().await?;
+        Self::ready(Tier::RealNode, client, Backing::RealNode(node)).await
+    }
+
+    /// What this machine lacks for a tier, with the remedy.
+    pub fn missing(tier: Tier) -> Option<String> {
+        match tier {
+            Tier::Embedded => None,
+            Tier::ControlPlane => Programs::find().err().map(|error| format!("{error:#}")),
+            Tier::RealNode => RealNode::missing(),
+        }
+    }
+
+    /// How much of the cluster is real.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// A client with all rights that never retries by itself.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The real node, on tier 3.
+    pub fn node(&self) -> Option<&RealNode> {
+        match &self.backing {
+            Backing::RealNode(node) => Some(node),
+            Backing::Embedded(_) | Backing::ControlPlane { .. } => None,
+        }
+    }
+
+    /// The administrator's kubeconfig file; the embedded cluster has no sockets, so it has none.
+    pub fn kubeconfig(&self) -> Option<PathBuf> {
+        let path = match &self.backing {
+            Backing::Embedded(_) => return None,
+            Backing::ControlPlane { control_plane, .. } => control_plane.kubeconfig(),
+            Backing::RealNode(node) => node.control_plane().kubeconfig(),
+        };
+        Some(Path::to_path_buf(path))
+    }
+
+    /// Makes a namespace of its own for a case, usable at once: pods can be created in it.
+    pub async fn namespace(&self, purpose: &str) -> Result<String> {
+        let name = format!("{purpose}-{}", self.namespaces.fetch_add(1, Ordering::Relaxed));
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(name.clone());
+        namespace.metadata.labels = Some(BTreeMap::from([("kai.test/case".into(), purpose.into())]));
+        Api::all(self.client()).create(&PostParams::default(), &namespace).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), &name);
+        wait::for_object(&accounts, "default", "created", PATIENCE, |account: Option<&ServiceAccount>| {
+            account.is_some()
+        })
+        .await?;
+        Ok(name)
+    }
+
+    /// Deletes a namespace without waiting for its end.
+    pub async fn forget_namespace(&self, name: &str) -> Result<()> {
+        Api::<Namespace>::all(self.client()).delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// All nodes, sorted by name.
+    pub async fn nodes(&self) -> Result<Vec<Node>> {
+        let mut nodes = Api::<Node>::all(self.client()).list(&ListParams::default()).await?.items;
+        nodes.sort_by_key(|node| node.name_any());
+        Ok(nodes)
+    }
+
+    /// The name of a node that runs ordinary pods.
+    pub async fn any_node(&self) -> Result<String> {
+        Ok(self.nodes().await?.first().context("the cluster has no node")?.name_any())
+    }
+
+    /// Stops the cluster; an error means that something could not be cleaned up.
+    pub async fn stop(self) -> Result<()> {
+        match self.backing {
+            Backing::Embedded(embedded) => embedded.stop().await,
+            Backing::ControlPlane { nodes, mut control_plane } => {
+                control_plane.check()?;
+                nodes.stop().await
+            }
+            Backing::RealNode(node) => node.stop().await,
+        }
+    }
+
+    async fn ready(tier: Tier, client: Client, backing: Backing) -> Result<Self> {
+        let cluster = Self { tier, client, backing, namespaces: AtomicU32::new(0) };
+        wait::until("all nodes to be ready", PATIENCE, async || {
+            let nodes = cluster.nodes().await?;
+            Ok((nodes.len() == cluster.expected_nodes() && nodes.iter().all(is_ready)).then_some(()))
+        })
+        .await?;
+        Ok(cluster)
+    }
+
+    fn expected_nodes(&self) -> usize {
+        match &self.backing {
+            Backing::Embedded(embedded) => embedded.node_count(),
+            Backing::ControlPlane { nodes, .. } => nodes.node_count(),
+            Backing::RealNode(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Runs one table of cases on every tier that each case names, and says how each went.
+//!
+//! A tier's cluster is started once, its cases run side by side (each in namespaces of its own), then the cluster is stopped
+//! before the next tier starts. The last line of the output is `N passed, N failed`.
+
+use std::{
+    any::Any,
+    env, fmt,
+    panic::AssertUnwindSafe,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow, bail};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use tokio::time::timeout;
+
+use crate::cluster::Cluster;
+
+/// Cases that run at the same time on one cluster.
+const SIDE_BY_SIDE: usize = 8;
+/// How long one case may take; a case that waits for ever is a failed one.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Every tier.
+pub const ALL: &[Tier] = &[Tier::Embedded, Tier::ControlPlane, Tier::RealNode];
+/// The tiers whose nodes are simulated, and so can have GPUs.
+pub const SIMULATED_NODES: &[Tier] = &[Tier::Embedded, Tier::ControlPlane];
+/// The tier whose node is a real kubelet.
+pub const REAL_NODE: &[Tier] = &[Tier::RealNode];
+
+/// How much of a cluster is real.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Tier 1: everything in this process.
+    Embedded,
+    /// Tier 2: real control plane, simulated nodes.
+    ControlPlane,
+    /// Tier 3: real control plane, real node.
+    RealNode,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Embedded => "tier 1",
+            Self::ControlPlane => "tier 2",
+            Self::RealNode => "tier 3",
+        })
+    }
+}
+
+/// One behaviour that must hold on each of its tiers.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// A sentence about the behaviour, in the form of a function's name.
+    pub name: &'static str,
+    /// Where it must hold.
+    pub tiers: &'static [Tier],
+    /// Shows the behaviour on a cluster, or fails.
+    pub run: for<'cluster> fn(&'cluster Cluster) -> BoxFuture<'cluster, Result<()>>,
+}
+
+/// Makes a [`Case`] from an `async fn(&Cluster) -> anyhow::Result<()>` and the tiers it runs on.
+#[macro_export]
+macro_rules! case {
+    ($run:ident, $tiers:expr) => {
+        $crate::harness::Case { name: stringify!($run), tiers: $tiers, run: |cluster| Box::pin($run(cluster)) }
+    };
+}
+
+/// Which tiers to run, from the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// `KAI_TEST_REAL=1`: tiers 2 and 3 as well.
+    pub real: bool,
+    /// `KAI_TEST_NO_SKIP=1`: whatever is missing is a failure.
+    pub no_skip: bool,
+}
+
+impl Selection {
+    /// Reads `KAI_TEST_REAL` and `KAI_TEST_NO_SKIP`.
+    pub fn from_environment() -> Self {
+        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+        let no_skip = is_set("KAI_TEST_NO_SKIP");
+        Self { real: no_skip || is_set("KAI_TEST_REAL"), no_skip }
+    }
+
+    /// Whether to run a tier; if not, the reason is printed by the caller. An error is a forbidden skip.
+    pub fn decide(self, tier: Tier) -> Result<Decision> {
+        if tier == Tier::Embedded {
+            return Ok(Decision::Run);
+        }
+        if !self.real {
+            return Ok(Decision::Skip("KAI_TEST_REAL=1 asks for it".into()));
+        }
+        match Cluster::missing(tier) {
+            None => Ok(Decision::Run),
+            Some(missing) if self.no_skip => bail!("{missing}"),
+            Some(missing) => Ok(Decision::Skip(missing)),
+        }
+    }
+}
+
+/// What to do about a tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It can run.
+    Run,
+    /// It is left out, for this reason.
+    Skip(String),
+}
+
+/// The main function of a suite: runs the cases whose names contain the first argument that is not a flag.
+pub fn main(cases: &[Case]) -> ExitCode {
+    let filter = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: start the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let tally = runtime.block_on(run_tiers(cases, &filter, Selection::from_environment()));
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+}
+
+async fn run_tiers(cases: &[Case], filter: &str, selection: Selection) -> Tally {
+    let mut tally = Tally::default();
+    for &tier in ALL {
+        let chosen: Vec<&Case> =
+            cases.iter().filter(|case| case.tiers.contains(&tier) && case.name.contains(filter)).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        match selection.decide(tier) {
+            Ok(Decision::Run) => run_tier(tier, &chosen, &mut tally).await,
+            Ok(Decision::Skip(reason)) => println!("{tier}: {} cases not run: {reason}", chosen.len()),
+            Err(missing) => {
+                println!("FAILED  {tier}  cannot run and must not be skipped: {missing:#}");
+                tally.failed += chosen.len();
+            }
+        }
+    }
+    tally
+}
+
+async fn run_tier(tier: Tier, cases: &[&Case], tally: &mut Tally) {
+    let start = Instant::now();
+    let cluster = match Cluster::start(tier).await {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            println!("FAILED  {tier}  start the cluster: {error:#}");
+            tally.failed += cases.len();
+            return;
+        }
+    };
+    println!("{tier}: started in {:.1} s", start.elapsed().as_secs_f64());
+    let mut outcomes = stream::iter(cases)
+        .map(|case| async {
+            let start = Instant::now();
+            (case.name, run_case(case, &cluster).await, start.elapsed())
+        })
+        .buffer_unordered(SIDE_BY_SIDE);
+    while let Some((name, outcome, took)) = outcomes.next().await {
+        let seconds = took.as_secs_f64();
+        match outcome {
+            Ok(()) => {
+                tally.passed += 1;
+                println!("ok      {tier}  {name}  {seconds:.2} s");
+            }
+            Err(error) => {
+                tally.failed += 1;
+                println!("FAILED  {tier}  {name}  {seconds:.2} s\n        {error:#}");
+            }
+        }
+    }
+    drop(outcomes);
+    let start = Instant::now();
+    match cluster.stop().await {
+        Ok(()) => println!("{tier}: stopped in {:.1} s", start.elapsed().as_secs_f64()),
+        Err(error) => {
+            tally.failed += 1;
+            println!("FAILED  {tier}  stop the cluster: {error:#}");
+        }
+    }
+}
+
+async fn run_case(case: &Case, cluster: &Cluster) -> Result<()> {
+    match timeout(PATIENCE, AssertUnwindSafe((case.run)(cluster)).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => Err(anyhow!("panicked: {}", panic_message(panic.as_ref()))),
+        Err(_) => Err(anyhow!("still running after {} s", PATIENCE.as_secs())),
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("with a value that is no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_tiers_run_only_when_asked_for() {
+        let selection = Selection { real: false, no_skip: false };
+        assert_eq!(selection.decide(Tier::Embedded).unwrap(), Decision::Run);
+        assert!(matches!(selection.decide(Tier::ControlPlane).unwrap(), Decision::Skip(_)));
+    }
+}
