@@ -5,9 +5,11 @@
 //! what a missing field means (defaulting), and how lists merge (strategic patch, server-side apply).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+
+mod parse;
 
 /// How two versions of a list are merged (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,7 +120,8 @@ pub struct Schema {
     pub rules: Vec<Rule>,
     /// Value constraints kept as their OpenAPI source (`minimum`, `maxLength`, `pattern`, `allOf`, …); `None` when there are none.
     pub constraints: Option<Arc<Value>>,
-    /// Name of a shared definition this node stands for (`$ref`); all other fields are then empty.
+    /// Name of a shared definition this node stands for (`$ref`). Of the other fields only those that may be stated beside a
+    /// reference are then set: description, default, nullable, map type and patch strategy.
     pub reference: Option<String>,
     /// The OpenAPI source of this node when it is the root of a custom resource's schema, for CEL and for publishing.
     pub source: Option<Arc<Value>>,
@@ -128,14 +131,52 @@ pub struct Schema {
 #[derive(Debug, Default)]
 pub struct Definitions {
     /// Name to schema.
-    pub by_name: BTreeMap<String, Arc<Schema>>,
+    pub by_name: LazySchemas,
+}
+
+/// A map from name to schema whose values are made when they are first asked for.
+#[derive(Debug)]
+pub struct LazySchemas {
+    cells: BTreeMap<String, OnceLock<Arc<Schema>>>,
+    make: fn(&str) -> Schema,
+}
+
+impl Default for LazySchemas {
+    fn default() -> Self {
+        Self { cells: BTreeMap::new(), make: |_| Schema::default() }
+    }
+}
+
+impl LazySchemas {
+    /// The schema of this name, if there is one.
+    pub fn get(&self, name: &str) -> Option<&Arc<Schema>> {
+        self.cells.get(name).map(|cell| cell.get_or_init(|| Arc::new((self.make)(name))))
+    }
+
+    /// All names in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.cells.keys().map(String::as_str)
+    }
+}
+
+impl Definitions {
+    /// Definitions of these names, made by `make` when they are first asked for.
+    pub fn lazy(names: impl Iterator<Item = String>, make: fn(&str) -> Schema) -> Self {
+        Self { by_name: LazySchemas { cells: names.map(|name| (name, OnceLock::new())).collect(), make } }
+    }
 }
 
 impl Schema {
+    /// A node that stands for a shared definition.
+    pub fn reference_to(name: &str) -> Self {
+        Self { reference: Some(name.to_owned()), ..Self::default() }
+    }
+
     /// The node itself, or the built-in definition it refers to.
     pub fn resolved(&self) -> &Self {
         match &self.reference {
-            Some(name) => crate::builtin::definitions().by_name.get(name).map_or(self, |s| s.resolved()),
+            // Definitions are never references themselves, so one step is enough and a loop impossible.
+            Some(name) => crate::builtin::definitions().by_name.get(name).map_or(self, Arc::as_ref),
             None => self,
         }
     }
