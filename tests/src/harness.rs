@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream};
 use tokio::time::timeout;
 
 use crate::cluster::Cluster;
@@ -58,7 +58,7 @@ pub struct Case {
     /// Where it must hold.
     pub tiers: &'static [Tier],
     /// Shows the behaviour on a cluster, or fails.
-    pub run: for<'cluster> fn(&'cluster Cluster) -> BoxFuture<'cluster, Result<()>>,
+    pub run: for<'cluster> fn(&'cluster Cluster) -> LocalBoxFuture<'cluster, Result<()>>,
 }
 
 /// Makes a [`Case`] from an `async fn(&Cluster) -> anyhow::Result<()>` and the tiers it runs on.

@@ -16,4 +16,5 @@ pub mod oci_image;
 pub mod process;
 pub mod programs;
 pub mod real;
+pub mod request;
 pub mod wait;

@@ -1,0 +1,20 @@
+//! One suite of named behaviours of an API server, run on the embedded one and on a real kube-apiserver.
+//!
+//! Each case is a sequence of requests and what can be observed of the answers: code, object, watch events, `reason`. Where the
+//! two servers disagree, the embedded one is wrong. A case says nothing about timing and nothing about what only one of them has.
+
+mod deletion;
+mod lists;
+mod objects;
+mod patches;
+mod setting;
+mod watches;
+
+use std::process::ExitCode;
+
+use kai_tests::harness::{self, Case};
+
+fn main() -> ExitCode {
+    let cases: Vec<Case> = [objects::CASES, deletion::CASES, lists::CASES, watches::CASES, patches::CASES].concat();
+    harness::main(&cases)
+}
