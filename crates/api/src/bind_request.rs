@@ -1,4 +1,4 @@
-//! BindRequest: the scheduler's decision about one pod, which the binder carries out.
+//! `BindRequest`: the scheduler's decision about one pod, which the binder carries out.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct BindRequestSpec {
     /// Devices chosen for the pod's resource claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_allocations: Vec<ResourceClaimAllocation>,
-    /// Devices chosen for extended resources that a DeviceClass serves.
+    /// Devices chosen for extended resources that a `DeviceClass` serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extended_resource_claim_allocation: Option<ExtendedResourceClaimAllocation>,
     /// Where on the node the pod's resources are expected to be.

@@ -8,6 +8,7 @@ mod schema;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -19,12 +20,20 @@ const HEADER: &str = "# Generated from crates/api by `UPDATE=1 cargo test -p kai
 
 /// All CRDs, always in this order: what schedules first, then what sets it up.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut crds =
-        vec![Queue::crd(), PodGroup::crd(), BindRequest::crd(), Topology::crd(), SchedulingShard::crd(), Config::crd()];
-    for crd in &mut crds {
-        schema::publish(crd);
-    }
-    crds
+    // Deriving the schema of the Config takes half a second in a debug build; tests ask often.
+    static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
+        let mut crds = vec![
+            Queue::crd(),
+            PodGroup::crd(),
+            BindRequest::crd(),
+            Topology::crd(),
+            SchedulingShard::crd(),
+            Config::crd(),
+        ];
+        crds.iter_mut().for_each(schema::publish);
+        crds
+    });
+    CRDS.clone()
 }
 
 /// All CRDs as one YAML stream, which `kubectl apply -f -` takes.

@@ -94,8 +94,7 @@ fn read_parts(mut rest: &str) -> Option<i128> {
             total.saturating_add(number(whole).saturating_mul(unit)).saturating_add(number(fraction) * unit / scale);
         rest = after;
     }
-    // Far beyond i64, and safe to negate.
-    Some(total.min(i128::MAX))
+    Some(total)
 }
 
 fn split(text: &str, inside: impl Fn(char) -> bool) -> (&str, &str) {

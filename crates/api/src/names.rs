@@ -15,7 +15,7 @@ pub mod objects {
     /// The one Config that counts.
     pub const CONFIG: &str = "kai-config";
 
-    /// SchedulingShard of a new installation.
+    /// `SchedulingShard` of a new installation.
     pub const DEFAULT_SHARD: &str = "default";
 
     /// Top queue of a new installation.
@@ -30,19 +30,19 @@ pub mod objects {
     /// Scheduler name by which pods ask for this system.
     pub const SCHEDULER: &str = "kai-scheduler";
 
-    /// RuntimeClass whose containers see GPUs.
+    /// `RuntimeClass` whose containers see GPUs.
     pub const NVIDIA_RUNTIME_CLASS: &str = "nvidia";
 
-    /// PriorityClass of training, 50.
+    /// `PriorityClass` of training, 50.
     pub const PRIORITY_TRAIN: &str = "train";
 
-    /// PriorityClass of interactive work that may be stopped, 75.
+    /// `PriorityClass` of interactive work that may be stopped, 75.
     pub const PRIORITY_BUILD_PREEMPTIBLE: &str = "build-preemptible";
 
-    /// PriorityClass of interactive work, 100.
+    /// `PriorityClass` of interactive work, 100.
     pub const PRIORITY_BUILD: &str = "build";
 
-    /// PriorityClass of inference, 125.
+    /// `PriorityClass` of inference, 125.
     pub const PRIORITY_INFERENCE: &str = "inference";
 }
 
@@ -81,7 +81,7 @@ pub mod labels {
     /// Whether a workload may be stopped: `preemptible` or `non-preemptible`.
     pub const PREEMPTIBILITY: &str = "kai.scheduler/preemptibility";
 
-    /// PriorityClass of a workload.
+    /// `PriorityClass` of a workload.
     pub const PRIORITY_CLASS: &str = "priorityClassName";
 
     /// Queue of a workload that names none, with `-<node pool>` if it has one.
@@ -132,7 +132,7 @@ pub mod annotations {
     /// With a profile as suffix: an old way of asking for MIG devices.
     pub const MIG_PREFIX: &str = "nvidia.com/mig-";
 
-    /// Beginning of the names of the ConfigMaps through which a container learns its GPU.
+    /// Beginning of the names of the `ConfigMaps` through which a container learns its GPU.
     pub const SHARED_GPU_CONFIG_MAP: &str = "runai/shared-gpu-configmap";
 
     /// How a pod got its GPUs.
@@ -168,7 +168,7 @@ pub mod annotations {
     /// Level within which each segment should run.
     pub const SEGMENT_TOPOLOGY_PREFERRED: &str = "kai.scheduler/segment-topology-preferred-placement";
 
-    /// Number of pods of a Job or JobSet that must start together.
+    /// Number of pods of a Job or `JobSet` that must start together.
     pub const BATCH_MIN_MEMBER: &str = "kai.scheduler/batch-min-member";
 
     /// How long a workload waits before others are stopped for it.
@@ -372,7 +372,7 @@ pub mod env {
     /// Older name of `GPU_PORTION`.
     pub const RUNAI_NUM_OF_GPUS: &str = "RUNAI_NUM_OF_GPUS";
 
-    /// Older key of the visible GPUs in a ConfigMap.
+    /// Older key of the visible GPUs in a `ConfigMap`.
     pub const RUNAI_VISIBLE_DEVICES: &str = "RUNAI-VISIBLE-DEVICES";
 
     /// GPU memory that `HAMi-core` lets a container use, such as `4096m`.

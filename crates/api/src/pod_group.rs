@@ -1,4 +1,4 @@
-//! PodGroup: pods that start together or not at all, with what they need from the scheduler and what it answers.
+//! `PodGroup`: pods that start together or not at all, with what they need from the scheduler and what it answers.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub struct PodGroupSpec {
     /// Name of the queue that pays. While it does not exist the group waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// PriorityClass of the workload. Unknown or empty means the cluster's default class, else a priority of 50.
+    /// `PriorityClass` of the workload. Unknown or empty means the cluster's default class, else a priority of 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     /// Whether the workload may be stopped for others. When not set, workloads of priority under 100 may.

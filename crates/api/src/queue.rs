@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::Duration;
 
 /// What a queue may use and how it ranks among its siblings.
+#[expect(clippy::duplicated_attributes, reason = "each column has its own name, type and path")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "scheduling.run.ai",

@@ -1,4 +1,4 @@
-//! SchedulingShard: one scheduler for one node pool, with its strategy and its plugins.
+//! `SchedulingShard`: one scheduler for one node pool, with its strategy and its plugins.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ pub struct GlobalConfig {
     /// Vertical autoscaling of components that say nothing themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vpa: Option<VpaSpec>,
-    /// Whether the cluster is OpenShift, which sets security contexts itself. False when not set.
+    /// Whether the cluster is `OpenShift`, which sets security contexts itself. False when not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub openshift: Option<bool>,
     /// Affinity of all components.
@@ -47,7 +47,7 @@ pub struct GlobalConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "kubernetes::<Vec<Toleration>>")]
     pub daemonsets_tolerations: Vec<Toleration>,
-    /// PriorityClass of all components.
+    /// `PriorityClass` of all components.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
     /// Replicas of components that say nothing themselves.

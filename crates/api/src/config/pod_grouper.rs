@@ -39,7 +39,7 @@ pub struct PodGrouperArgs {
     /// Whether workloads without a grouper of their own are grouped by Karta definitions. True when not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generic_karta_fallback: Option<bool>,
-    /// Name of the ConfigMap with default priority classes by kind of workload.
+    /// Name of the `ConfigMap` with default priority classes by kind of workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_priorities_config_map_name: Option<String>,
     /// Its namespace.
