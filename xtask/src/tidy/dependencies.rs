@@ -20,3 +20,9 @@ fn banned_crates_are_in_no_build() {
         found.map(|(name, reason)| format!("`{name}`: {reason}; see `cargo tree -i {name}`")).collect();
     expect_none("no build contains a banned crate", &complaints);
 }
+
+#[test]
+fn the_embedded_server_and_the_real_one_are_of_one_version() {
+    let real = crate::programs::kubernetes_version().unwrap();
+    assert_eq!(crate::generate::KUBERNETES_VERSION, format!("v{real}"));
+}
