@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
 
@@ -27,7 +27,7 @@ pub use simulated::FLEET;
 use simulated::SimulatedNodes;
 
 /// How long a case waits for a state that a cluster should reach in a second or two.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running cluster.
 pub struct Cluster {
@@ -136,7 +136,7 @@ impl Cluster {
     /// All nodes, sorted by name.
     pub async fn nodes(&self) -> Result<Vec<Node>> {
         let mut nodes = Api::<Node>::all(self.client()).list(&ListParams::default()).await?.items;
-        nodes.sort_by_key(|node| node.name_any());
+        nodes.sort_by_key(ResourceExt::name_any);
         Ok(nodes)
     }
 

@@ -20,7 +20,7 @@ use crate::cluster::Cluster;
 /// Cases that run at the same time on one cluster.
 const SIDE_BY_SIDE: usize = 8;
 /// How long one case may take; a case that waits for ever is a failed one.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Every tier.
 pub const ALL: &[Tier] = &[Tier::Embedded, Tier::ControlPlane, Tier::RealNode];

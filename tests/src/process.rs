@@ -72,22 +72,15 @@ pub struct Process {
 
 impl Process {
     /// Starts `program` with `arguments`, its output going to `<folder>/<name>.log`.
-    pub fn start(name: &str, program: &Path, arguments: Vec<OsString>, folder: &Path) -> Result<Self> {
+    pub fn start(name: &str, program: &Path, arguments: &[OsString], folder: &Path) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let output = File::create(&log).with_context(|| format!("create `{}`", log.display()))?;
-        let mut command = match on_path("setpriv") {
-            Some(setpriv) => {
-                let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]);
-                command
-            }
-            None => {
-                let mut command = Command::new("sh");
-                command.args(["-c", WATCHDOG, "sh"]);
-                command
-            }
+        let (guard, flags): (PathBuf, &[&str]) = match on_path("setpriv") {
+            Some(setpriv) => (setpriv, &["--pdeathsig", "KILL", "--"]),
+            None => ("sh".into(), &["-c", WATCHDOG, "sh"]),
         };
-        command.arg(program).args(&arguments).current_dir(folder).process_group(0).stdin(Stdio::null());
+        let mut command = Command::new(guard);
+        command.args(flags).arg(program).args(arguments).current_dir(folder).process_group(0).stdin(Stdio::null());
         command.stdout(output.try_clone().context("share the log between stdout and stderr")?).stderr(output);
         let (answer, child) = mpsc::channel();
         STARTER.send(Start { command, answer }).map_err(|_| anyhow!("the thread that starts processes is gone"))?;
@@ -191,7 +184,7 @@ mod tests {
     #[test]
     fn a_dropped_process_is_gone() {
         let folder = Folder::create("process-test").unwrap();
-        let process = Process::start("sleeper", Path::new("sleep"), vec!["600".into()], folder.path()).unwrap();
+        let process = Process::start("sleeper", Path::new("sleep"), &["600".into()], folder.path()).unwrap();
         let id = process.id();
         assert!(is_alive(id));
         drop(process);
@@ -201,8 +194,8 @@ mod tests {
     #[test]
     fn a_process_that_ends_early_is_reported_with_its_last_words() {
         let folder = Folder::create("process-test").unwrap();
-        let arguments = vec!["-c".into(), "echo out of fish; exit 3".into()];
-        let mut process = Process::start("cat", Path::new("sh"), arguments, folder.path()).unwrap();
+        let arguments = ["-c".into(), "echo out of fish; exit 3".into()];
+        let mut process = Process::start("cat", Path::new("sh"), &arguments, folder.path()).unwrap();
         process.child.wait().unwrap();
         let error = process.check().unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("out of fish"), "{error}");

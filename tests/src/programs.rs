@@ -1,7 +1,9 @@
 //! Where the programs of a real cluster are: etcd, kube-apiserver, kube-controller-manager, kubelet and kubectl.
 //!
 //! They come from the folder `KUBEBUILDER_ASSETS` if it has them all, else from the cache that `cargo xtask real build` fills.
-//! The version in the cache's name is read from the Go module that builds them, so the two cannot disagree.
+//! The versions in the cache's name are read from the Go modules that build them, so the two cannot disagree.
+//!
+//! `xtask` compiles this file too: who fills the cache and who reads it agree.
 
 use std::{
     env,
@@ -11,6 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 const KUBERNETES_MODULE: &str = include_str!("../real/kubernetes/go.mod");
+const ETCD_MODULE: &str = include_str!("../real/etcd/go.mod");
 
 /// The programs a real cluster is made of.
 pub const NAMES: [&str; 5] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubelet", "kubectl"];
@@ -29,7 +32,7 @@ impl Programs {
         {
             return Ok(Self { folder });
         }
-        let folder = cache_folder()?.join(format!("kubernetes-{}", kubernetes_version()?)).join("bin");
+        let folder = built_folder()?;
         let missing = missing(&folder);
         if missing.is_empty() {
             return Ok(Self { folder });
@@ -43,14 +46,26 @@ impl Programs {
     }
 }
 
+/// The folder that `cargo xtask real build` puts the programs in: one for each pair of versions.
+pub fn built_folder() -> Result<PathBuf> {
+    let name = format!("kubernetes-{}-etcd-{}", kubernetes_version()?, etcd_version()?);
+    Ok(cache_folder()?.join(name).join("bin"))
+}
+
 /// The version of Kubernetes that the real clusters run, such as `1.34.4`.
 pub fn kubernetes_version() -> Result<&'static str> {
-    KUBERNETES_MODULE
-        .lines()
-        .filter_map(|line| line.trim_start_matches("require ").trim().strip_prefix("k8s.io/kubernetes v"))
-        .map(|version| version.split_whitespace().next().unwrap_or(version))
-        .next()
-        .context("tests/real/kubernetes/go.mod does not require k8s.io/kubernetes")
+    required(KUBERNETES_MODULE, "k8s.io/kubernetes v").context("tests/real/kubernetes/go.mod names no version")
+}
+
+/// The version of etcd that the real clusters run, such as `3.6.16`.
+pub fn etcd_version() -> Result<&'static str> {
+    required(ETCD_MODULE, "go.etcd.io/etcd/server/v3 v").context("tests/real/etcd/go.mod names no version")
+}
+
+fn required(module: &'static str, prefix: &str) -> Option<&'static str> {
+    let mut versions =
+        module.lines().filter_map(|line| line.trim().trim_start_matches("require ").strip_prefix(prefix));
+    versions.find_map(|rest| rest.split_whitespace().next())
 }
 
 /// Where this project keeps what outlives a clone: `$KAI_CACHE`, else `$XDG_CACHE_HOME/kai`, else `~/.cache/kai`.
@@ -81,8 +96,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_read_from_the_go_module() {
-        let version = kubernetes_version().unwrap();
-        assert!(version.starts_with("1.") && version.split('.').count() == 3, "{version}");
+    fn the_versions_are_read_from_the_go_modules() {
+        for version in [kubernetes_version().unwrap(), etcd_version().unwrap()] {
+            let parts: Vec<u32> = version.split('.').map(|part| part.parse().unwrap()).collect();
+            assert_eq!(parts.len(), 3, "{version}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use kube::{
     Api, Resource,
     runtime::wait::{Condition, await_condition},
@@ -37,17 +37,15 @@ pub async fn for_object<K>(
 where
     K: Resource + Clone + Debug + Send + Sync + Serialize + DeserializeOwned + 'static,
 {
-    match timeout(patience, await_condition(api.clone(), name, condition)).await {
-        Ok(object) => object.with_context(|| format!("wait for `{name}` to be {what}")),
-        Err(_) => {
-            let last = match api.get_opt(name).await {
-                Ok(Some(object)) => serde_json::to_string_pretty(&object)?,
-                Ok(None) => "it does not exist".into(),
-                Err(error) => format!("{error}"),
-            };
-            Err(anyhow!("waited {}s for `{name}` to be {what}; last seen: {last}", patience.as_secs()))
-        }
+    if let Ok(object) = timeout(patience, await_condition(api.clone(), name, condition)).await {
+        return object.with_context(|| format!("wait for `{name}` to be {what}"));
     }
+    let last = match api.get_opt(name).await {
+        Ok(Some(object)) => serde_json::to_string_pretty(&object)?,
+        Ok(None) => "it does not exist".into(),
+        Err(error) => error.to_string(),
+    };
+    bail!("waited {}s for `{name}` to be {what}; last seen: {last}", patience.as_secs())
 }
 
 /// Waits until the object of this name is gone.

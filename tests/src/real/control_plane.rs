@@ -220,7 +220,7 @@ fn start_etcd(programs: &Programs, folder: &Folder, url: &str) -> Result<Process
     arguments.add("initial-cluster", format!("default={peer}"));
     // Nothing here survives the test, so nothing needs to survive a power cut.
     arguments.add("unsafe-no-fsync", "true").add("log-level", "warn");
-    Process::start("etcd", &programs.path("etcd"), arguments.0, folder.path())
+    Process::start("etcd", &programs.path("etcd"), &arguments.0, folder.path())
 }
 
 fn start_api_server(
@@ -246,7 +246,7 @@ fn start_api_server(
     arguments.add("kubelet-preferred-address-types", "InternalIP");
     arguments.add("authorization-mode", "Node,RBAC").add("enable-admission-plugins", "NodeRestriction");
     arguments.add("service-cluster-ip-range", "10.0.0.0/24").add("allow-privileged", "true");
-    Process::start("kube-apiserver", &programs.path("kube-apiserver"), arguments.0, folder.path())
+    Process::start("kube-apiserver", &programs.path("kube-apiserver"), &arguments.0, folder.path())
 }
 
 fn start_controller_manager(programs: &Programs, folder: &Folder, kubeconfig: &Path) -> Result<Process> {
@@ -258,7 +258,7 @@ fn start_controller_manager(programs: &Programs, folder: &Folder, kubeconfig: &P
     arguments.add("leader-elect", "false").add("secure-port", "0");
     arguments.add("kube-api-qps", "500").add("kube-api-burst", "1000");
     let program = programs.path("kube-controller-manager");
-    Process::start("kube-controller-manager", &program, arguments.0, folder.path())
+    Process::start("kube-controller-manager", &program, &arguments.0, folder.path())
 }
 
 /// Flags of the form `--name=value`.

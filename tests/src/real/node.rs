@@ -15,7 +15,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams},
@@ -34,7 +34,7 @@ use crate::{
 /// The image that pods of the tests run: busybox with all its commands.
 pub const IMAGE: &str = "kai.test/busybox:1";
 const PAUSE_IMAGE: &str = "kai.test/pause:1";
-const START: Duration = Duration::from_secs(120);
+const START: Duration = Duration::from_mins(2);
 const CNI_FOLDERS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 /// Where containerd 1 and 2 keep one folder for each running container, below the node's folder.
 const TASKS: &str = "containerd/state/io.containerd.runtime.v2.task/k8s.io";
@@ -180,19 +180,32 @@ pub fn is_ready(node: &Node) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+/// Deletes every namespace that is not Kubernetes' own, so that no controller makes new pods, and what pods there are then.
 async fn delete_pods(client: Client) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    for namespace in namespaces.list(&ListParams::default()).await? {
+        let name = namespace.name_any();
+        let is_going = namespace.metadata.deletion_timestamp.is_some();
+        if name != "default" && !name.starts_with("kube-") && !is_going {
+            missing_is_fine(namespaces.delete(&name, &DeleteParams::default()).await)?;
+        }
+    }
     let all: Api<Pod> = Api::all(client.clone());
     for pod in all.list(&ListParams::default()).await? {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
-        match pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(1)).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            result => drop(result?),
-        }
+        missing_is_fine(pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(1)).await)?;
     }
-    wait::until("all pods to be gone", Duration::from_secs(60), async || {
+    wait::until("all pods to be gone", Duration::from_mins(1), async || {
         Ok(all.list(&ListParams::default()).await?.items.is_empty().then_some(()))
     })
     .await
+}
+
+fn missing_is_fine<T>(result: kube::Result<T>) -> kube::Result<()> {
+    match result {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        result => result.map(drop),
+    }
 }
 
 fn start_process(folder: &Folder, control_plane: &ControlPlane, kubelet: Arguments) -> Result<Process> {
@@ -202,7 +215,7 @@ fn start_process(folder: &Folder, control_plane: &ControlPlane, kubelet: Argumen
     let mut arguments: Vec<_> = flags.map(Into::into).into();
     arguments.extend([script.into(), folder.path().into(), control_plane.programs().path("kubelet").into()]);
     arguments.extend(kubelet.0);
-    Process::start("node", &unshare, arguments, folder.path())
+    Process::start("node", &unshare, &arguments, folder.path())
 }
 
 fn write_containerd_config(folder: &Folder) -> Result<()> {
@@ -355,7 +368,9 @@ impl ControlGroups {
             self.existing().iter().for_each(|group| remove_groups(group, 8));
             if self.existing().is_empty() {
                 // Only an empty group can be removed.
-                Self::parents().iter().for_each(|parent| drop(fs::remove_dir(parent)));
+                for parent in Self::parents() {
+                    drop(fs::remove_dir(parent));
+                }
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(50));
