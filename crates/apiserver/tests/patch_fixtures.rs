@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kai_apiserver::apply::{Force, ResetFields, Writer, apply_with, record_update_with};
 use kai_apiserver::patch::strategic_merge_patch;
+use kai_apiserver::resource::{Gvk, Origin, Resource, Scope, Subresource};
 use kai_apiserver::schema::{ListType, MapType, PatchStrategy, Schema, Type};
 use serde_json::{Map, Value};
 
@@ -134,4 +136,165 @@ fn strategic_merge_patches_give_what_kubernetes_gives() {
             (result, expected) => panic!("{name}: got {result:?}, expected {expected:?}"),
         }
     }
+}
+
+fn custom_schema() -> Arc<Schema> {
+    let source = fixture("widget.json");
+    let mut definitions = source.as_object().expect("a map of definitions").clone();
+    let widget = definitions.get_mut("com.example.v1.Widget").expect("the widget");
+    widget["properties"]["metadata"] = serde_json::json!({"type": "object"});
+    let widget = widget.clone();
+    let mut loader = Loader { definitions: &definitions, done: BTreeMap::new() };
+    Arc::new(Schema { source: Some(Arc::new(widget.clone())), ..loader.node(&widget) })
+}
+
+fn reset_fields(step: &Value, custom: bool) -> ResetFields {
+    if step.get("reset").is_none() {
+        return ResetFields::NONE;
+    }
+    let gvk = Gvk::new("", "v1", step["object"]["kind"].as_str().expect("a kind"));
+    let status = Subresource { name: "status".to_owned(), kind: gvk.clone(), verbs: Vec::new() };
+    let origin = if custom {
+        Origin::Custom { definition: String::new(), scale: None, columns: Vec::new(), selectable_fields: Vec::new() }
+    } else {
+        Origin::BuiltIn
+    };
+    let resource = Resource {
+        gvk,
+        plural: String::new(),
+        singular: String::new(),
+        list_kind: String::new(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        scope: Scope::Namespaced,
+        verbs: Vec::new(),
+        subresources: vec![status],
+        schema: None,
+        origin,
+    };
+    ResetFields::of(&resource, step.get("subresource").and_then(Value::as_str))
+}
+
+/// Without the empty structs and strings and the `null`s that a typed object always writes.
+fn without_empties(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .map(|(k, v)| (k.clone(), without_empties(v)))
+                .filter(|(_, v)| !v.is_null() && v != "" && v.as_object().is_none_or(|o| !o.is_empty()))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.iter().map(without_empties).collect()),
+        other => other.clone(),
+    }
+}
+
+fn sorted_lines(message: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = message.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Runs the steps of one case; returns the first difference.
+fn run_ownership_case(
+    case: &Value,
+    schemas: &BTreeMap<String, Arc<Schema>>,
+    widget: &Arc<Schema>,
+) -> Result<(), String> {
+    let deduced = case.get("deduced").is_some();
+    let custom = deduced || case.get("custom").is_some();
+    let mut live: Option<Value> = None;
+    for (number, step) in case["steps"].as_array().expect("steps").iter().enumerate() {
+        let word = |key: &str| step.get(key).and_then(Value::as_str);
+        let mut object = step["object"].clone();
+        let kind = object["kind"].as_str().expect("a kind").to_owned();
+        let schema = match (deduced, custom) {
+            (true, _) => None,
+            (_, true) => Some(widget),
+            _ => Some(&schemas[&kind]),
+        };
+        let schema = schema.map(Arc::as_ref);
+        let api_version = object["apiVersion"].as_str().expect("a version").to_owned();
+        let writer = Writer {
+            manager: word("manager").expect("a manager"),
+            api_version: &api_version,
+            subresource: word("subresource"),
+            time: word("time").expect("a time"),
+        };
+        let reset = reset_fields(step, custom);
+        let complain = |what: &str, got: &Value, expected: &Value| {
+            Err(format!("step {number}: {what}\n got      {got}\n expected {expected}"))
+        };
+        let result = if word("verb") == Some("update") {
+            record_update_with(live.as_ref(), &mut object, schema, &writer, reset);
+            Ok(object)
+        } else {
+            let force = if step.get("force") == Some(&Value::Bool(true)) { Force::Yes } else { Force::No };
+            apply_with(live.as_ref(), &object, schema, &writer, force, reset)
+        };
+        let mut object = match (result, step.get("error")) {
+            (Err(error), Some(expected)) => {
+                if error.code != 500 || error.reason != "" {
+                    let status = error.to_status();
+                    for key in ["code", "reason"] {
+                        if status[key] != expected[key] {
+                            return complain(key, &status[key], &expected[key]);
+                        }
+                    }
+                    if let Some(causes) = expected["details"].get("causes") {
+                        let sorted = |causes: &Value| {
+                            let mut texts: Vec<String> =
+                                causes.as_array().into_iter().flatten().map(Value::to_string).collect();
+                            texts.sort_unstable();
+                            texts
+                        };
+                        if sorted(&status["details"]["causes"]) != sorted(causes) {
+                            return complain("causes", &status["details"]["causes"], causes);
+                        }
+                    }
+                }
+                let expected = &expected["message"];
+                if sorted_lines(&error.message) != sorted_lines(expected.as_str().expect("a message")) {
+                    return complain("message", &Value::String(error.message), expected);
+                }
+                continue;
+            }
+            (Ok(object), None) => object,
+            (result, expected) => return Err(format!("step {number}: got {result:?}, expected {expected:?}")),
+        };
+        let managed = object["metadata"].get("managedFields").cloned().unwrap_or(Value::Null);
+        if managed != step["managedFields"] {
+            return complain("managedFields", &managed, &step["managedFields"]);
+        }
+        if let Some(expected) = step.get("result") {
+            let mut got = object.clone();
+            for name in ["managedFields", "uid"] {
+                got["metadata"].as_object_mut().expect("metadata").remove(name);
+            }
+            let mut expected = expected.clone();
+            expected["metadata"].as_object_mut().expect("metadata").remove("uid");
+            if without_empties(&got) != without_empties(&expected) {
+                return complain("object", &got, &expected);
+            }
+        }
+        object["metadata"]["uid"] = Value::from("00000000-0000-0000-0000-000000000001");
+        live = Some(object);
+    }
+    Ok(())
+}
+
+#[test]
+fn owners_after_updates_and_applies_are_those_of_kubernetes() {
+    let (schemas, widget) = (builtin_schemas(), custom_schema());
+    let cases = fixture("ownership.json");
+    let cases = cases.as_array().expect("a list of cases");
+    assert!(cases.len() >= 60);
+    let failures: Vec<String> = cases
+        .iter()
+        .filter_map(|case| {
+            run_ownership_case(case, &schemas, &widget).err().map(|why| format!("{}: {why}", case["name"]))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{} of {} cases differ:\n{}", failures.len(), cases.len(), failures.join("\n"));
 }
