@@ -1,0 +1,1 @@
+//! Behaviour of ownership that has no fixture, and properties.
