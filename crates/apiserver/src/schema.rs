@@ -9,7 +9,18 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+mod cel;
+mod cel_check;
+mod cel_value;
+pub mod constraints;
+mod format;
 mod parse;
+pub mod structural;
+mod types;
+
+pub use self::cel::{Programs, compile_error, uses_old_self};
+pub use self::cel_value::Root;
+use self::constraints::Constraints;
 
 /// How two versions of a list are merged (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,8 +129,12 @@ pub struct Schema {
     pub enumeration: Vec<Value>,
     /// CEL rules.
     pub rules: Vec<Rule>,
-    /// Value constraints kept as their OpenAPI source (`minimum`, `maxLength`, `pattern`, `allOf`, …); `None` when there are none.
-    pub constraints: Option<Arc<Value>>,
+    /// What values are allowed beyond their type (`minimum`, `maxLength`, `pattern`, `allOf`, …); `None` when there are no limits.
+    pub constraints: Option<Arc<Constraints>>,
+    /// The CEL rules compiled, at their first use.
+    pub programs: Programs,
+    /// Whether this node or any below it has CEL rules.
+    pub has_rules: bool,
     /// Name of a shared definition this node stands for (`$ref`). Of the other fields only those that may be stated beside a
     /// reference are then set: description, default, nullable, map type and patch strategy.
     pub reference: Option<String>,

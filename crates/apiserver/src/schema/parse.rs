@@ -7,30 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::constraints::Constraints;
 use super::{ListType, MapType, PatchStrategy, Rule, Schema, Type};
 
 /// Deeper nodes accept anything; no JSON document that the server reads is nested so far.
 const MAXIMUM_DEPTH: usize = 128;
-
-/// Keywords that only restrict values. They are kept as their source and read by the validator.
-const CONSTRAINTS: [&str; 16] = [
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "minProperties",
-    "maxProperties",
-    "allOf",
-    "anyOf",
-    "oneOf",
-];
 
 impl Schema {
     /// Reads a node of an OpenAPI document and everything below it.
@@ -85,7 +66,8 @@ fn parse(source: &Value, depth: usize) -> Schema {
     schema.enumeration = node.get("enum").and_then(Value::as_array).cloned().unwrap_or_default();
     schema.rules =
         node.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().map(rule).collect();
-    schema.constraints = constraints(node);
+    schema.constraints = Constraints::parse(node, &|value| parse(value, depth + 1)).map(Arc::new);
+    schema.has_rules = has_rules(&schema);
     schema
 }
 
@@ -145,13 +127,10 @@ fn rule(source: &Value) -> Rule {
     }
 }
 
-fn constraints(node: &Map<String, Value>) -> Option<Arc<Value>> {
-    let kept: Map<String, Value> = node
-        .iter()
-        .filter(|(key, _)| CONSTRAINTS.contains(&key.as_str()) || *key == "not")
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    (!kept.is_empty()).then(|| Arc::new(Value::Object(kept)))
+fn has_rules(schema: &Schema) -> bool {
+    let children = schema.properties.values().chain(&schema.additional).chain(&schema.items);
+    let branches = schema.constraints.iter().flat_map(|c| &c.all_of);
+    !schema.rules.is_empty() || children.into_iter().any(|c| c.has_rules) || branches.into_iter().any(|b| b.has_rules)
 }
 
 fn text(node: &Map<String, Value>, key: &str) -> Option<String> {
