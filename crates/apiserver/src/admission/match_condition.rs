@@ -1,0 +1,192 @@
+//! Match conditions of webhooks: CEL expressions over `object`, `oldObject` and `request` that decide whether to call at all.
+//!
+//! One false condition means no call. A condition that cannot be evaluated counts only if none is false; then the webhook's
+//! failure policy decides. Programs are compiled once per expression and shared by all configurations that use it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+
+use cel::objects::{Key, Map};
+use cel::{Context, ExecutionError, Program};
+use kube_cel::KubeCelExt;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// Compiled expressions kept at most; more than any cluster has, so that nobody can fill the memory.
+const PROGRAMS: usize = 1024;
+
+/// All functions of Kubernetes CEL; registering them is much more work than evaluating.
+static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+
+/// Compiled expressions by their text.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    by_expression: Mutex<BTreeMap<String, Arc<Condition>>>,
+}
+
+/// One expression, compiled; or why it cannot be.
+#[derive(Debug)]
+pub(super) struct Condition {
+    expression: String,
+    program: Result<Program, String>,
+}
+
+/// What the conditions of a webhook say together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Call it.
+    Matches,
+    /// Do not call it.
+    Skips,
+    /// Nobody can say; this is why.
+    Fails(String),
+}
+
+impl Programs {
+    /// The compiled form of an expression.
+    pub(super) fn compile(&self, expression: &str) -> Arc<Condition> {
+        let mut programs = self.by_expression.lock();
+        if let Some(known) = programs.get(expression) {
+            return Arc::clone(known);
+        }
+        if programs.len() >= PROGRAMS {
+            programs.clear();
+        }
+        let condition = Arc::new(Condition::compile(expression));
+        programs.insert(expression.to_owned(), Arc::clone(&condition));
+        condition
+    }
+}
+
+impl Condition {
+    fn compile(expression: &str) -> Self {
+        // The compiler is not ours; a panic in it is an expression it does not understand.
+        let program = catch_unwind(AssertUnwindSafe(|| Program::compile(expression)));
+        let program = match program {
+            Ok(compiled) => compiled.map_err(|error| format!("compilation failed: {error}")),
+            Err(_) => Err("compilation failed: internal error".to_owned()),
+        };
+        Self { expression: expression.to_owned(), program }
+    }
+
+    fn evaluate(&self, context: &Context<'_>) -> Result<bool, String> {
+        let program = self.program.as_ref().map_err(Clone::clone)?;
+        let result = catch_unwind(AssertUnwindSafe(|| program.execute(context)));
+        let why = match result {
+            Ok(Ok(cel::Value::Bool(result))) => return Ok(result),
+            Ok(Ok(_)) => "must evaluate to bool".to_owned(),
+            Ok(Err(ExecutionError::NoSuchKey(key))) => format!("no such key: {key}"),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "internal error".to_owned(),
+        };
+        Err(format!("expression '{}' resulted in error: {why}", self.expression))
+    }
+}
+
+/// Evaluates all conditions; `request` is called only if there are any.
+pub(super) fn evaluate(
+    conditions: &[Arc<Condition>],
+    object: Option<&Value>,
+    old: Option<&Value>,
+    request: impl FnOnce() -> Value,
+) -> Verdict {
+    if conditions.is_empty() {
+        return Verdict::Matches;
+    }
+    let mut context = FUNCTIONS.new_inner_scope();
+    context.add_variable_from_value("object", object.map_or(cel::Value::Null, to_cel));
+    context.add_variable_from_value("oldObject", old.map_or(cel::Value::Null, to_cel));
+    context.add_variable_from_value("request", to_cel(&request()));
+    let mut errors = Vec::new();
+    for condition in conditions {
+        match condition.evaluate(&context) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::Skips,
+            Err(why) => errors.push(why),
+        }
+    }
+    match errors.as_slice() {
+        [] => Verdict::Matches,
+        [one] => Verdict::Fails(one.clone()),
+        many => Verdict::Fails(format!("[{}]", many.join(", "))),
+    }
+}
+
+/// JSON as CEL sees it: whole numbers are `int`, keys stay as they are. As deep as JSON is parsed, which is bounded.
+fn to_cel(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(flag) => cel::Value::Bool(*flag),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(integer), _) => cel::Value::Int(integer),
+            (None, Some(integer)) => cel::Value::UInt(integer),
+            (None, None) => cel::Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Value::Array(list) => cel::Value::List(Arc::new(list.iter().map(to_cel).collect())),
+        Value::Object(map) => {
+            let entries: HashMap<Key, cel::Value> =
+                map.iter().map(|(key, value)| (Key::String(Arc::new(key.clone())), to_cel(value))).collect();
+            cel::Value::Map(Map { map: Arc::new(entries) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn verdict(expressions: &[&str]) -> Verdict {
+        let programs = Programs::default();
+        let conditions: Vec<Arc<Condition>> = expressions.iter().map(|text| programs.compile(text)).collect();
+        let object = json!({
+            "metadata": {"namespace": "team", "labels": {"kai.scheduler/queue": "a"}},
+            "spec": {"schedulerName": "kai-scheduler", "priority": 3},
+        });
+        evaluate(&conditions, Some(&object), None, || json!({"operation": "CREATE", "userInfo": {"groups": ["g"]}}))
+    }
+
+    #[test]
+    fn conditions_read_object_old_object_and_request() {
+        for expression in [
+            "object.spec.schedulerName == 'kai-scheduler'",
+            "object.metadata.labels['kai.scheduler/queue'] == 'a'",
+            "'kai.scheduler/queue' in object.metadata.labels",
+            "object.spec.priority + 1 == 4",
+            "object.metadata.namespace == 'team'",
+            "oldObject == null",
+            "request.operation == 'CREATE' && 'g' in request.userInfo.groups",
+            "!has(object.metadata.annotations)",
+            "object.spec.schedulerName.startsWith('kai')",
+            "!(request.operation == 'DELETE')",
+        ] {
+            assert_eq!(verdict(&[expression]), Verdict::Matches, "{expression}");
+        }
+    }
+
+    #[test]
+    fn one_false_condition_outweighs_errors() {
+        assert_eq!(verdict(&["object.nowhere == 1", "false"]), Verdict::Skips);
+        assert_eq!(verdict(&[]), Verdict::Matches);
+    }
+
+    #[test]
+    fn conditions_that_cannot_be_evaluated_say_why() {
+        assert_eq!(
+            verdict(&["object.spec.nowhere == 1", "true"]),
+            Verdict::Fails("expression 'object.spec.nowhere == 1' resulted in error: no such key: nowhere".to_owned())
+        );
+        for expression in ["object.spec.(", "1", "nothing.known", "object.spec.schedulerName > 3", "1/0 == 1"] {
+            assert!(matches!(verdict(&[expression]), Verdict::Fails(_)), "{expression}");
+        }
+    }
+
+    #[test]
+    fn an_expression_is_compiled_once() {
+        let programs = Programs::default();
+        assert!(Arc::ptr_eq(&programs.compile("true"), &programs.compile("true")));
+    }
+}
