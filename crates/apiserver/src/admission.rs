@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Plugins see the cluster through [`ClusterReader`] and never write to it. The order and the wording of refusals are those
-//! of a real API server with its default plugins; ValidatingAdmissionPolicy is not evaluated.
+//! of a real API server with its default plugins; `ValidatingAdmissionPolicy` is not evaluated.
 
 use std::sync::Arc;
 

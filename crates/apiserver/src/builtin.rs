@@ -8,7 +8,15 @@ use std::sync::{Arc, LazyLock};
 use crate::resource::Resource;
 use crate::schema::Definitions;
 
+pub(crate) mod access;
 pub mod data;
+pub mod defaults;
+pub(crate) mod field_path;
+pub(crate) mod format;
+pub mod metadata;
+pub(crate) mod quantity;
+pub mod strategy;
+pub mod validation;
 
 /// The shared definitions of the embedded OpenAPI document.
 pub fn definitions() -> &'static Definitions {

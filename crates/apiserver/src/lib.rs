@@ -8,7 +8,7 @@
 //!                 |                                |  builtin/schema: default, prune, validate   admission: plugins, webhooks
 //!                 |                                |  patch, apply: what the new object is, who owns which field
 //!                 v                                v
-//!          discovery, openapi, table            store (revisions, snapshots, watch history) -> gc, namespace
+//!          discovery, openapi, table            store (revisions, snapshots, watch history) -> housekeeping: garbage, namespace
 //! ```
 
 pub mod admission;
@@ -16,11 +16,26 @@ pub mod apply;
 pub mod builtin;
 pub mod crd;
 pub mod discovery;
+pub mod event_conversion;
+mod garbage;
+mod housekeeping;
+mod http;
+mod namespace;
+mod object;
 pub mod openapi;
 pub mod patch;
 pub mod protobuf;
+mod random;
+mod registry;
 pub mod resource;
 pub mod schema;
 pub mod select;
+mod server;
 pub mod status;
+mod store;
+mod subresource;
 pub mod table;
+mod verbs;
+mod watch;
+
+pub use server::{ApiServer, NodeProxy, Options};

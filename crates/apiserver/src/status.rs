@@ -95,6 +95,29 @@ impl FieldError {
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self { field: field.into(), reason: "FieldValueDuplicate", message: format!("Duplicate value: {value}") }
     }
+
+    /// A state that may not be, without a value worth showing: `Invalid value: <why>`.
+    pub fn invalid_state(field: impl Into<String>, why: impl std::fmt::Display) -> Self {
+        Self { field: field.into(), reason: "FieldValueInvalid", message: format!("Invalid value: {why}") }
+    }
+
+    /// A name that refers to nothing; `why` may be empty.
+    pub fn not_found(field: impl Into<String>, value: &Value, why: &str) -> Self {
+        let message = if why.is_empty() { format!("Not found: {value}") } else { format!("Not found: {value}: {why}") };
+        Self { field: field.into(), reason: "FieldValueNotFound", message }
+    }
+
+    /// A value of more than `limit` bytes.
+    pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
+        let message = format!("Too long: may not be more than {limit} bytes");
+        Self { field: field.into(), reason: "FieldValueTooLong", message }
+    }
+
+    /// A list of more than `limit` elements.
+    pub fn too_many(field: impl Into<String>, given: usize, limit: usize) -> Self {
+        let message = format!("Too many: {given}: must have at most {limit} items");
+        Self { field: field.into(), reason: "FieldValueTooMany", message }
+    }
 }
 
 impl ApiError {

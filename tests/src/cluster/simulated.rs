@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use kube::Client;
 
 /// The simulated nodes of both tiers.
-pub const FLEET: &str = "dgx-h100,cpu";
+pub const FLEET: &str = "dgx-h100,cpu,cpu:name=drain";
 
 /// The cluster of tier 1.
 pub(super) struct Embedded {

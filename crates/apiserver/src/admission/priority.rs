@@ -62,13 +62,9 @@ fn resolve(attributes: &Attributes<'_>, object: &mut Value, cluster: &dyn Cluste
     let spec = |field: &str| object.get("spec").and_then(|spec| spec.get(field)).filter(|value| !value.is_null());
     let wanted = spec("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
     let class = match wanted {
-        Some(name) => match cluster.get(CLASSES, None, name) {
-            Some(class) => Some(class),
-            None => {
-                let why = format!("no PriorityClass with name {name} was found");
-                return Err(attributes.forbidden(Some(object), why));
-            }
-        },
+        Some(name) => Some(cluster.get(CLASSES, None, name).ok_or_else(|| {
+            attributes.forbidden(Some(object), format!("no PriorityClass with name {name} was found"))
+        })?),
         None => default_class(cluster),
     };
     let priority = class.as_ref().map_or(0, |class| value_of(class));

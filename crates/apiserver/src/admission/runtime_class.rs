@@ -1,5 +1,7 @@
 //! Pods of a runtime class get its overhead, node selector and tolerations.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::quantity::Quantity;
@@ -7,7 +9,6 @@ use super::{Attributes, ClusterReader, Operation, spec_of};
 use crate::resource::lookup;
 use crate::select::go_quote;
 use crate::status::ApiError;
-use std::sync::Arc;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
@@ -65,13 +66,10 @@ fn class_of(
     cluster: &dyn ClusterReader,
 ) -> Result<Option<Arc<Value>>, ApiError> {
     let Some(name) = lookup(object, "spec.runtimeClassName").and_then(Value::as_str) else { return Ok(None) };
-    match cluster.get("runtimeclasses.node.k8s.io", None, name) {
-        Some(class) => Ok(Some(class)),
-        None => {
-            let why = format!("pod rejected: RuntimeClass {} not found", go_quote(name));
-            Err(attributes.forbidden(Some(object), why))
-        }
-    }
+    let class = cluster.get("runtimeclasses.node.k8s.io", None, name);
+    class.map(Some).ok_or_else(|| {
+        attributes.forbidden(Some(object), format!("pod rejected: RuntimeClass {} not found", go_quote(name)))
+    })
 }
 
 fn is_set(amounts: Option<&Value>) -> bool {

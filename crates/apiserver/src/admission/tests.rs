@@ -75,6 +75,11 @@ pub(super) fn request<'a>(resource: &'a Resource, operation: Operation, namespac
     }
 }
 
+/// Handlers of a server move between threads.
+fn sendable<T: Send>(future: T) -> T {
+    future
+}
+
 /// Creates an object through both halves of admission.
 async fn create(
     resource: &Resource,
@@ -84,8 +89,8 @@ async fn create(
 ) -> Result<Value, ApiError> {
     let admission = Admission::new();
     let attributes = request(resource, Operation::Create, namespace);
-    admission.mutate(&attributes, &mut object, cluster).await?;
-    admission.validate(&attributes, Some(&object), cluster).await?;
+    sendable(admission.mutate(&attributes, &mut object, cluster)).await?;
+    sendable(admission.validate(&attributes, Some(&object), cluster)).await?;
     Ok(object)
 }
 
@@ -161,7 +166,7 @@ async fn namespaces_of_the_system_cannot_be_deleted() {
     assert!(admission.validate(&delete("team"), None, &team()).await.is_ok());
 }
 
-fn class(name: &str, value: i64, more: Value) -> Value {
+fn class(name: &str, value: i64, more: &Value) -> Value {
     let mut class = json!({"metadata": {"name": name}, "value": value});
     class.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     class
@@ -172,8 +177,8 @@ const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 #[tokio::test]
 async fn pods_get_the_priority_of_their_class() {
     let cluster = team()
-        .with(CLASSES, class("train", 50, json!({"preemptionPolicy": "Never"})))
-        .with(CLASSES, class("usual", 7, json!({"globalDefault": true, "preemptionPolicy": "PreemptLowerPriority"})));
+        .with(CLASSES, class("train", 50, &json!({"preemptionPolicy": "Never"})))
+        .with(CLASSES, class("usual", 7, &json!({"globalDefault": true, "preemptionPolicy": "PreemptLowerPriority"})));
     let created = create_pod(pod(&json!({"priorityClassName": "train"})), &cluster).await.unwrap();
     assert_eq!((&created["spec"]["priority"], &created["spec"]["preemptionPolicy"]), (&json!(50), &json!("Never")));
     let created = create_pod(pod(&json!({"priority": 7})), &cluster).await.unwrap();
@@ -182,7 +187,7 @@ async fn pods_get_the_priority_of_their_class() {
 
 #[tokio::test]
 async fn priorities_that_contradict_the_class_are_refused() {
-    let cluster = team().with(CLASSES, class("train", 50, json!({"preemptionPolicy": "Never"})));
+    let cluster = team().with(CLASSES, class("train", 50, &json!({"preemptionPolicy": "Never"})));
     for (spec, why) in [
         (json!({"priorityClassName": "x"}), "no PriorityClass with name x was found"),
         (
@@ -214,26 +219,26 @@ async fn updates_keep_the_priority() {
 #[tokio::test]
 async fn priority_classes_of_the_system_and_second_defaults_are_refused() {
     let classes = resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses");
-    let cluster = Cluster::default().with(CLASSES, class("first", 1, json!({"globalDefault": true})));
+    let cluster = Cluster::default().with(CLASSES, class("first", 1, &json!({"globalDefault": true})));
     let admit = |object: Value| create(&classes, None, object, &cluster);
-    assert!(admit(class("second", 2, json!({}))).await.is_ok());
-    assert!(admit(class("system-node-critical", 2_000_001_000, json!({}))).await.is_ok());
+    assert!(admit(class("second", 2, &json!({}))).await.is_ok());
+    assert!(admit(class("system-node-critical", 2_000_001_000, &json!({}))).await.is_ok());
     for (object, code, message) in [
         (
-            class("second", 2, json!({"globalDefault": true})),
+            class("second", 2, &json!({"globalDefault": true})),
             403,
             "priorityclasses.scheduling.k8s.io \"second\" is forbidden: PriorityClass first is already marked as \
              default. Only one default can exist",
         ),
         (
-            class("system-mine", 2, json!({})),
+            class("system-mine", 2, &json!({})),
             422,
             "PriorityClass.scheduling.k8s.io \"system-mine\" is invalid: metadata.name: Forbidden: priority class names \
              with 'system-' prefix are reserved for system use only. error: system-mine is not a known system priority \
              class",
         ),
         (
-            class("huge", 1_000_000_001, json!({})),
+            class("huge", 1_000_000_001, &json!({})),
             422,
             "PriorityClass.scheduling.k8s.io \"huge\" is invalid: value: Forbidden: maximum allowed value of a user \
              defined priority is 1000000000",
@@ -244,7 +249,7 @@ async fn priority_classes_of_the_system_and_second_defaults_are_refused() {
     }
 }
 
-fn runtime_class(more: Value) -> Cluster {
+fn runtime_class(more: &Value) -> Cluster {
     let mut class = json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"});
     class.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     team().with("runtimeclasses.node.k8s.io", class)
@@ -252,7 +257,7 @@ fn runtime_class(more: Value) -> Cluster {
 
 #[tokio::test]
 async fn pods_get_overhead_and_scheduling_of_their_runtime_class() {
-    let cluster = runtime_class(json!({
+    let cluster = runtime_class(&json!({
         "overhead": {"podFixed": {"cpu": "250m"}},
         "scheduling": {"nodeSelector": {"gpu": "yes"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
     }));
@@ -271,7 +276,7 @@ async fn pods_get_overhead_and_scheduling_of_their_runtime_class() {
 
 #[tokio::test]
 async fn pods_that_contradict_their_runtime_class_are_refused() {
-    let cluster = runtime_class(json!({
+    let cluster = runtime_class(&json!({
         "overhead": {"podFixed": {"cpu": "250m"}}, "scheduling": {"nodeSelector": {"gpu": "yes"}},
     }));
     for (spec, why) in [

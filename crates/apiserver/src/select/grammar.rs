@@ -63,7 +63,7 @@ impl<'a> Tokens<'a> {
             self.rest = "";
             return Token::End;
         };
-        // A NUL byte ends the text, wherever it stands.
+        // As in the real lexer, a NUL where a token should begin ends the text; directly after a token it only ends that.
         if first == '\0' {
             self.rest = "";
             return Token::End;
@@ -74,7 +74,7 @@ impl<'a> Tokens<'a> {
             _ => text.find(is_end_of_word).unwrap_or(text.len()),
         };
         let (token, rest) = text.split_at(length);
-        self.rest = rest.strip_prefix('\0').map_or(rest, |_| "");
+        self.rest = rest.strip_prefix('\0').unwrap_or(rest);
         if is_symbol(first) { Token::Symbol(token) } else { Token::Word(token) }
     }
 }

@@ -72,8 +72,8 @@ pub fn go_quote(text: &str) -> String {
             '\u{8}' => quoted.push_str("\\b"),
             '\u{b}' => quoted.push_str("\\v"),
             '\u{c}' => quoted.push_str("\\f"),
-            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if c.is_ascii_control() => quoted.extend(format!("\\x{:02x}", u32::from(c)).chars()),
+            c if c.is_control() => quoted.extend(format!("\\u{:04x}", u32::from(c)).chars()),
             c => quoted.push(c),
         }
     }

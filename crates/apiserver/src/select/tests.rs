@@ -54,6 +54,12 @@ fn operators_are_words_where_no_operator_may_stand() {
 }
 
 #[test]
+fn a_nul_ends_a_word_and_where_a_word_should_begin_the_selector() {
+    assert_eq!(parse("b\0,a").to_string(), "a,b");
+    assert_eq!(parse("b \0,a").to_string(), "b");
+}
+
+#[test]
 fn selectors_print_sorted_by_key_with_sorted_values() {
     assert_eq!(parse("z in (b,a),!y,x==1, w , v!=2,u>3").to_string(), "u>3,v!=2,w,x==1,!y,z in (a,b)");
     assert_eq!(parse("a in (,b)").to_string(), "a in (,b)");

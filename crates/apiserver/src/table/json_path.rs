@@ -1,4 +1,4 @@
-//! The JSONPath of printer columns: `.status.conditions[?(@.type=="Ready")].status`.
+//! The `JSONPath` of printer columns: `.status.conditions[?(@.type=="Ready")].status`.
 //!
 //! The dialect is kubectl's: fields with `\.` for a dot in a name, `['name']`, indices and slices, `*`, `..`, unions and
 //! filters that compare with one literal or path. A missing field is no error but no result.
@@ -231,7 +231,9 @@ fn walk<'a>(steps: &'a [Step], start: Vec<Cow<'a, Value>>) -> Result<Vec<Cow<'a,
     for step in steps {
         let mut next = Vec::new();
         match step {
-            Step::Literal(value) => next.push(Cow::Borrowed(value)),
+            // Numbers and booleans stand for every value so far, a string stands for itself.
+            Step::Literal(value) if value.is_string() => next.push(Cow::Borrowed(value)),
+            Step::Literal(value) => next.extend(current.iter().map(|_| Cow::Borrowed(value))),
             Step::Union(parts) => {
                 for part in parts {
                     next.extend(walk(part, current.clone())?);

@@ -403,3 +403,20 @@ fn a_path_that_cannot_be_read_ends_the_table() {
     assert_eq!(table["rows"][0]["cells"], json!(["q", "1"]));
     assert_eq!(table["columnDefinitions"].as_array().unwrap().len(), 2);
 }
+
+#[test]
+fn columns_are_described_by_the_schema() {
+    let field = |description: &str, fields: Vec<(&str, Schema)>| Schema {
+        description: Some(description.to_owned()),
+        properties: fields.into_iter().map(|(name, schema)| (name.to_owned(), std::sync::Arc::new(schema))).collect(),
+        ..Schema::default()
+    };
+    let spec = field("", vec![("nodeName", field("where the pod runs", Vec::new()))]);
+    let mut pods = resource("v1", "Pod", Origin::BuiltIn);
+    pods.schema = Some(std::sync::Arc::new(field("", vec![("spec", spec)])));
+    let table = render(&pods, &[], json!({}), IncludeObject::None, now());
+    assert_eq!(table["columnDefinitions"][6]["name"], "Node");
+    assert_eq!(table["columnDefinitions"][6]["description"], "where the pod runs");
+    assert_eq!(table["columnDefinitions"][5]["description"], "");
+    assert_eq!(table["rows"], json!([]));
+}

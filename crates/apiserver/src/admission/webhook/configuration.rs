@@ -30,6 +30,7 @@ struct Parsed {
 
 /// One webhook of a configuration.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the API that has two values")]
 pub(super) struct Webhook {
     /// Name in messages.
     pub(super) name: String,

@@ -22,6 +22,7 @@ pub(super) struct Review<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the names of the API")]
 struct Request<'a> {
     uid: String,
     kind: Value,

@@ -18,6 +18,7 @@ use crate::status::ApiError;
 
 /// A webhook of the service `hooks` that is asked about pods, changed by `more`.
 fn configuration(name: &str, more: &Value) -> Value {
+    static REVISION: AtomicU64 = AtomicU64::new(1);
     let mut webhook = json!({
         "name": format!("{name}.example.com"),
         "clientConfig": {"service": {"namespace": "system", "name": "hooks", "path": format!("/{name}")}},
@@ -27,7 +28,6 @@ fn configuration(name: &str, more: &Value) -> Value {
         "failurePolicy": "Fail",
     });
     webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    static REVISION: AtomicU64 = AtomicU64::new(1);
     let revision = REVISION.fetch_add(1, Ordering::Relaxed).to_string();
     json!({"metadata": {"name": name, "resourceVersion": revision}, "webhooks": [webhook]})
 }
@@ -213,19 +213,16 @@ async fn conditions_that_cannot_be_evaluated_fail_closed() {
     );
 }
 
+async fn broken() {
+    panic!("webhook");
+}
+
 #[tokio::test]
 async fn a_call_without_a_verdict_follows_the_failure_policy() {
     let router = Router::new()
         .route("/text", post(|| async { "hello" }))
         .route("/error", post(|| async { (http::StatusCode::INTERNAL_SERVER_ERROR, "out of order") }))
-        .route(
-            "/panic",
-            post(|| async {
-                if true {
-                    panic!("webhook")
-                }
-            }),
-        )
+        .route("/panic", post(broken))
         .route("/uid", webhook(&Log::default(), |_| json!({"allowed": true, "uid": "other"})))
         .route("/patch", webhook(&Log::default(), |_| patch(&json!([]))));
     let admission = with_router(router);
@@ -266,7 +263,7 @@ async fn a_service_that_nobody_registered_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_does_not_answer_in_time_fails() {
-    let slow = post(|| async { tokio::time::sleep(Duration::from_secs(3600)).await });
+    let slow = post(|| async { tokio::time::sleep(Duration::from_hours(1)).await });
     let admission = with_router(Router::new().route("/a", slow));
     let cluster = team().with(VALIDATING, configuration("a", &json!({"timeoutSeconds": 2})));
     let started = tokio::time::Instant::now();

@@ -1,0 +1,5 @@
+//! The server as a client sees it: requests through the router, no sockets.
+
+mod crud;
+mod support;
+mod watch;
