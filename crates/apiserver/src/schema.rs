@@ -95,6 +95,7 @@ pub struct Rule {
 }
 
 /// A schema node. Children are shared; recursion goes through `Definitions` by name.
+#[expect(clippy::struct_excessive_bools, reason = "each is a keyword of OpenAPI")]
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// JSON type.

@@ -6,6 +6,7 @@ use crate::schema::structural;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write the value in place")]
 fn definition(schema: Value) -> Value {
     let mut definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "queues.example.com"},
@@ -28,6 +29,7 @@ fn lines(definition: &Value, old: Option<&Value>) -> Vec<String> {
     validate(definition, old).into_iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write the value in place")]
 fn refuse_schema(properties: Value, expected: &[&str]) {
     let definition = definition(json!({"type": "object", "properties": {"spec": properties}}));
     let root = "spec.validation.openAPIV3Schema.properties[spec]";

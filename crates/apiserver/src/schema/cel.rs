@@ -145,7 +145,7 @@ pub fn uses_old_self(expression: &str) -> bool {
 /// The failed rules of an object.
 pub(super) fn check(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut walker = Walker { errors: Vec::new() };
-    walker.node(schema, object, old, String::new(), Root::Yes, old.map(|old| (object, old)), 0);
+    walker.node(schema, object, old, "", Root::Yes, old.map(|old| (object, old)), 0);
     walker.errors
 }
 
@@ -163,7 +163,7 @@ impl Walker {
         schema: &Schema,
         value: &'a Value,
         old: Option<&'a Value>,
-        path: String,
+        path: &str,
         root: Root,
         nearest: Nearest<'a>,
         depth: usize,
@@ -173,11 +173,11 @@ impl Walker {
         }
         let old = old.filter(|old| !old.is_null());
         if !schema.rules.is_empty() {
-            self.rules(schema, schema, value, old, &path, root, nearest);
+            self.rules(schema, schema, value, old, path, root, nearest);
         }
         for branch in schema.constraints.iter().flat_map(|c| &c.all_of) {
             // Rules of a branch see the value through the schema of the node itself.
-            self.rules(branch, schema, value, old, &path, root, nearest);
+            self.rules(branch, schema, value, old, path, root, nearest);
         }
         match value {
             Value::Object(fields) => {
@@ -189,7 +189,7 @@ impl Walker {
                     };
                     let old = old.and_then(|o| o.get(name));
                     let nearest = old.map(|old| (value, old)).or(nearest);
-                    self.node(child, value, old, path, Root::of(child), nearest, depth + 1);
+                    self.node(child, value, old, &path, Root::of(child), nearest, depth + 1);
                 }
             }
             Value::Array(elements) => {
@@ -197,7 +197,7 @@ impl Walker {
                 for (index, element) in elements.iter().enumerate() {
                     let old = counterpart(schema, element, old);
                     let nearest = old.map(|old| (element, old)).or(nearest);
-                    self.node(items, element, old, format!("{path}[{index}]"), Root::of(items), nearest, depth + 1);
+                    self.node(items, element, old, &format!("{path}[{index}]"), Root::of(items), nearest, depth + 1);
                 }
             }
             _ => {}

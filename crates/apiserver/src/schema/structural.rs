@@ -51,7 +51,7 @@ pub fn validate(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<Fie
         return Vec::new();
     }
     let mut errors = values::check(schema, object, old);
-    embedded_objects(schema, object, String::new(), Whole::Yes, &mut errors, 0);
+    embedded_objects(schema, object, "", Whole::Yes, &mut errors, 0);
     if old.is_none_or(|old| lists::check(schema, old).is_empty()) {
         errors.extend(lists::check(schema, object));
     }
@@ -176,7 +176,9 @@ fn drop_nulls(schema: &Schema, value: &mut Value, depth: usize) {
         }),
         Value::Array(elements) => {
             if let Some(items) = &schema.items {
-                elements.iter_mut().for_each(|element| drop_nulls(items, element, depth + 1));
+                for element in elements {
+                    drop_nulls(items, element, depth + 1);
+                }
             }
         }
         _ => {}
@@ -210,7 +212,9 @@ fn fill(schema: &Schema, value: &mut Value, depth: usize) {
         }
         Value::Array(elements) => {
             if let Some(items) = &schema.items {
-                elements.iter_mut().for_each(|element| replace(items, element));
+                for element in elements {
+                    replace(items, element);
+                }
             }
         }
         _ => {}
@@ -221,7 +225,7 @@ fn fill(schema: &Schema, value: &mut Value, depth: usize) {
 fn embedded_objects(
     schema: &Schema,
     value: &Value,
-    path: String,
+    path: &str,
     root: Whole,
     errors: &mut Vec<FieldError>,
     depth: usize,
@@ -234,20 +238,20 @@ fn embedded_objects(
             if schema.embedded_resource && root == Whole::No {
                 for name in ["apiVersion", "kind"] {
                     if fields.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                        errors.push(FieldError::required(child_path(&path, name), "must not be empty"));
+                        errors.push(FieldError::required(child_path(path, name), "must not be empty"));
                     }
                 }
             }
             for (name, value) in fields {
                 if let Some(child) = schema.field(name) {
-                    embedded_objects(child, value, child_path(&path, name), Whole::No, errors, depth + 1);
+                    embedded_objects(child, value, &child_path(path, name), Whole::No, errors, depth + 1);
                 }
             }
         }
         Value::Array(elements) => {
             for (index, element) in elements.iter().enumerate() {
                 if let Some(items) = &schema.items {
-                    embedded_objects(items, element, format!("{path}[{index}]"), Whole::No, errors, depth + 1);
+                    embedded_objects(items, element, &format!("{path}[{index}]"), Whole::No, errors, depth + 1);
                 }
             }
         }

@@ -44,9 +44,8 @@ fn walk(node: &Schema, value: &Value, place: &Place, errors: &mut Vec<String>, d
         return;
     }
     match (schema.kind, value) {
-        (Type::Any, _) => {}
-        // Anything may be in there, but it is an object.
-        (Type::Object, _) if schema.preserve_unknown_fields => {}
+        // Whatever may be in there, it is not for this to say.
+        _ if schema.kind == Type::Any || schema.preserve_unknown_fields => {}
         (Type::Object, Value::Object(fields)) => {
             let structure = structure_of(node);
             for (name, value) in fields {

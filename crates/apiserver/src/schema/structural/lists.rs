@@ -11,11 +11,11 @@ use crate::status::FieldError;
 /// Duplicates anywhere in the object.
 pub(super) fn check(schema: &Schema, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(schema, object, String::new(), &mut errors, 0);
+    walk(schema, object, "", &mut errors, 0);
     errors
 }
 
-fn walk(schema: &Schema, value: &Value, path: String, errors: &mut Vec<FieldError>, depth: usize) {
+fn walk(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>, depth: usize) {
     if depth > MAXIMUM_DEPTH {
         return;
     }
@@ -23,29 +23,29 @@ fn walk(schema: &Schema, value: &Value, path: String, errors: &mut Vec<FieldErro
         Value::Object(fields) => {
             for (name, value) in fields {
                 let (child, path) = match (schema.properties.get(name), &schema.additional) {
-                    (Some(child), _) => (child, child_path(&path, name)),
+                    (Some(child), _) => (child, child_path(path, name)),
                     (None, Some(child)) => (child, format!("{path}[{name}]")),
                     (None, None) => continue,
                 };
-                walk(child, value, path, errors, depth + 1);
+                walk(child, value, &path, errors, depth + 1);
             }
         }
         Value::Array(elements) => {
             match &schema.list_type {
                 ListType::Atomic => {}
-                ListType::Set => duplicates(elements.clone(), &path, errors),
+                ListType::Set => duplicates(elements.clone(), path, errors),
                 ListType::Map(keys) => match elements.iter().position(|e| !e.is_object() && !e.is_null()) {
                     Some(index) => errors.push(FieldError::invalid(
                         format!("{path}[{index}]"),
                         &elements[index],
                         "must be an object for an array of list-type map",
                     )),
-                    None => duplicates(elements.iter().map(|e| key_of(e, keys)).collect(), &path, errors),
+                    None => duplicates(elements.iter().map(|e| key_of(e, keys)).collect(), path, errors),
                 },
             }
             if let Some(items) = &schema.items {
                 for (index, element) in elements.iter().enumerate() {
-                    walk(items, element, format!("{path}[{index}]"), errors, depth + 1);
+                    walk(items, element, &format!("{path}[{index}]"), errors, depth + 1);
                 }
             }
         }

@@ -12,6 +12,7 @@ fn lines(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<String> {
     validate(schema, object, old).into_iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write the value in place")]
 fn refuse(property: Value, value: Value, expected: &[&str]) {
     let schema = spec(&json!({ "x": property }));
     assert_eq!(lines(&schema, &json!({"spec": {"x": value}}), None), expected);

@@ -51,7 +51,7 @@ fn node(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, depth: 
             && matches!(schema.kind, Type::String | Type::Any)
             && !format::matches(name, text)
         {
-            outcome.add(type_error(path, name, value.clone()));
+            outcome.add(type_error(path, name, value));
         }
     }
     if let Value::Array(elements) = value
@@ -127,12 +127,12 @@ fn wrong_type(schema: &Schema, value: &Value, path: &str) -> Option<FieldError> 
         Type::IntOrString => whole(value) || value.is_string(),
         _ => type_name(value) == expected,
     };
-    (!fits).then(|| type_error(path, expected, Value::String(type_name(value).to_owned())))
+    (!fits).then(|| type_error(path, expected, &Value::from(type_name(value))))
 }
 
-fn type_error(path: &str, expected: &str, value: Value) -> FieldError {
+fn type_error(path: &str, expected: &str, value: &Value) -> FieldError {
     let why = format!("{path} in body must be of type {expected}: {value}");
-    FieldError { reason: "FieldValueTypeInvalid", ..FieldError::invalid(name_of(path), &value, why) }
+    FieldError { reason: "FieldValueTypeInvalid", ..FieldError::invalid(name_of(path), value, why) }
 }
 
 /// The field an error is reported for; the root has no name.
@@ -302,7 +302,9 @@ fn combinations(
         let results = try_all(&constraints.all_of);
         let valid = results.iter().filter(|r| r.errors.is_empty()).count();
         let count = results.len();
-        results.into_iter().for_each(|result| outcome.merge(result));
+        for result in results {
+            outcome.merge(result);
+        }
         if valid != count {
             let none = if valid == 0 { ". None validated" } else { "" };
             refuse(outcome, format!("must validate all the schemas (allOf){none}"));
