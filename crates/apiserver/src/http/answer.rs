@@ -23,6 +23,10 @@ pub fn json(code: u16, value: &Value) -> Response {
 
 /// An error as a `Status`.
 pub fn error(error: &ApiError) -> Response {
+    // No form is left in which the client would read a `Status`.
+    if error.code == 406 {
+        return text(406, error.message.clone());
+    }
     let mut status = error.to_status();
     if error.reason.is_empty()
         && let Some(map) = status.as_object_mut()
@@ -38,8 +42,8 @@ pub fn error(error: &ApiError) -> Response {
 }
 
 /// Plain text.
-pub fn text(code: u16, text: &'static str) -> Response {
-    let mut response = Response::new(Body::from(text));
+pub fn text(code: u16, text: impl Into<Body>) -> Response {
+    let mut response = Response::new(text.into());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

@@ -3,6 +3,7 @@
 use serde_json::{Number, Value};
 
 use super::{Schema, Type};
+use crate::builtin::quantity::Quantity;
 
 const MAXIMUM_DEPTH: usize = 256;
 
@@ -74,7 +75,14 @@ fn walk(node: &Schema, value: &Value, place: &Place, errors: &mut Vec<String>, d
                 ));
             }
         }
-        (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) | (Type::IntOrString, Value::String(_)) => {}
+        (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {}
+        (Type::IntOrString, Value::String(_)) => {
+            if schema.format.as_deref() == Some("quantity")
+                && let Err(problem) = Quantity::from_value(value)
+            {
+                errors.push(problem.to_owned());
+            }
+        }
         (Type::Integer, Value::Number(number)) => {
             if !fits(number, schema.format.as_deref()) {
                 errors.push(place.refuse(&format!("number {number}"), &type_of(node)));

@@ -278,7 +278,8 @@ pub(crate) fn parse_revision(text: &str) -> Result<u64, ApiError> {
         let value = Value::from(text);
         let message =
             format!("resourceVersion: Invalid value: {value}: strconv.ParseUint: parsing {value}: invalid syntax");
-        ApiError::bad_request(message)
+        // The real server forgets to give this error a reason.
+        ApiError::new(500, "", message)
     })
 }
 
