@@ -278,11 +278,6 @@ impl Store {
         table.news.notify_waiters();
     }
 
-    /// Whether an object with this identity exists, and where.
-    pub fn find(&self, uid: Uid) -> Option<(Arc<str>, Key)> {
-        self.state.lock().identities.get(&uid).cloned()
-    }
-
     /// The objects that name `uid` as an owner.
     pub fn dependents(&self, uid: Uid) -> Vec<(Arc<str>, Key)> {
         let state = self.state.lock();
@@ -303,12 +298,6 @@ impl Store {
             table.closed = true;
             table.news.notify_waiters();
         }
-    }
-
-    /// Queues work; a piece that is queued already is not queued twice.
-    pub fn queue(&self, work: Work) {
-        self.state.lock().push(work);
-        self.work.notify_one();
     }
 
     /// The next piece of work.

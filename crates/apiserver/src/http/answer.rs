@@ -35,10 +35,17 @@ pub fn error(error: &ApiError) -> Response {
     }
     let mut response = json(error.code, &status);
     let retry = error.details.as_ref().and_then(|d| d.get("retryAfterSeconds")).and_then(Value::as_i64);
-    if let Some(seconds) = retry.or((error.code == 429).then_some(10)) {
+    if let Some(seconds) = retry.filter(|seconds| *seconds > 0) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+/// The `Status` that says something was done.
+pub fn success(code: u16) -> Response {
+    let status =
+        serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code});
+    json(code, &status)
 }
 
 /// Plain text.

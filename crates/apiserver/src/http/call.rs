@@ -66,6 +66,11 @@ impl Call {
         }
     }
 
+    /// The key of a pod in the namespace of the path.
+    pub fn pod_key(&self, name: &str) -> Key {
+        Key::new(Some(self.namespace().unwrap_or_default()), name)
+    }
+
     /// The subject of errors about the object in the path.
     pub fn subject(&self) -> Subject<'_> {
         self.entry.resource.subject(self.name())

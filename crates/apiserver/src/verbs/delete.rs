@@ -288,6 +288,15 @@ impl DeleteOptions {
     /// Reads them from the body, or from the query if there is none.
     pub fn of(call: &Call) -> Result<Self, ApiError> {
         let source = if call.body.is_empty() { Self::from_query(call)? } else { call.decode("DeleteOptions")?.value };
+        let mut options = Self::parse(source)?;
+        if options.dry_run == DryRun::No {
+            options.dry_run = call.query.dry_run(OptionsKind::Delete)?;
+        }
+        Ok(options)
+    }
+
+    /// Reads them from an object.
+    pub fn parse(source: Value) -> Result<Self, ApiError> {
         let kind = source.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
         if kind != "DeleteOptions" {
             let message =
@@ -323,7 +332,7 @@ impl DeleteOptions {
             propagation,
             uid: text("/preconditions/uid"),
             resource_version: text("/preconditions/resourceVersion"),
-            dry_run: if dry_run.is_empty() { call.query.dry_run(OptionsKind::Delete)? } else { DryRun::Yes },
+            dry_run: if dry_run.is_empty() { DryRun::No } else { DryRun::Yes },
             cascade_asked: orphan == Some(false),
             source,
         })
