@@ -15,6 +15,8 @@ pub(crate) mod field_path;
 pub(crate) mod format;
 pub mod metadata;
 pub(crate) mod quantity;
+#[cfg(test)]
+mod recorded;
 pub mod strategy;
 pub mod validation;
 

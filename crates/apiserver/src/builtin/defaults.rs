@@ -17,6 +17,7 @@ use self::rules::apply;
 use crate::resource::Gvk;
 
 pub use self::quantities::undecodable_quantity;
+pub(crate) use self::workload::take_shared_labels_mark;
 
 /// Sets every default a client of `kube-apiserver` 1.34 can see.
 pub fn set_defaults(gvk: &Gvk, object: &mut Value) {

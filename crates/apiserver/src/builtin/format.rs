@@ -278,6 +278,31 @@ pub(crate) fn ip_address(text: &str) -> Complaints {
     vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
 }
 
+/// An address that traffic can be sent to.
+pub(crate) fn endpoint_address(text: &str) -> Complaints {
+    use std::net::IpAddr;
+    let address = parse_ipv4(text).map(IpAddr::V4).or_else(|| text.parse().ok().map(IpAddr::V6));
+    let Some(address) = address else { return ip_address(text) };
+    let (link_local, link_local_multicast) = match address {
+        IpAddr::V4(address) => (address.is_link_local(), matches!(address.octets(), [224, 0, 0, _])),
+        IpAddr::V6(address) => (address.is_unicast_link_local(), address.segments()[0] & 0xff0f == 0xff02),
+    };
+    let mut complaints = Vec::new();
+    if address.is_unspecified() {
+        complaints.push(format!("may not be unspecified ({text})"));
+    }
+    if address.is_loopback() {
+        complaints.push("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
+    }
+    if link_local {
+        complaints.push("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
+    }
+    if link_local_multicast {
+        complaints.push("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
+    }
+    complaints
+}
+
 /// An IPv4 address, with leading zeros allowed.
 pub(crate) fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     let mut parts = [0_u8; 4];

@@ -187,7 +187,7 @@ fn validate_standard_finalizers(report: &mut Report, metadata: &Object) {
     let path = METADATA.child("finalizers");
     for (index, finalizer) in metadata.list("finalizers").iter().enumerate() {
         let name = finalizer.as_str().unwrap_or("");
-        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion" | "customresourcecleanup.apiextensions.k8s.io") {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             report.invalid(path.index(index), name, why);
         }

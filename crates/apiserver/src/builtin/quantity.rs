@@ -251,7 +251,9 @@ fn is_canonical(whole: &str, fraction: &str, base: u8, exponent: i32) -> bool {
         let low = last_three.fold(0_u32, |sum, (place, digit)| {
             sum + u32::from(digit - b'0') * 10_u32.pow(u32::try_from(place).unwrap_or(0))
         });
-        return fraction.is_empty() && digits < 12 && low & 7 != 0;
+        // the real server keeps text only while the amount fits fifteen decimal digits
+        let exponent_digits = usize::try_from(exponent).unwrap_or(0) * 3 / 10;
+        return fraction.is_empty() && digits + exponent_digits < 15 && low & 7 != 0;
     }
     let scale = exponent.saturating_sub(i32::try_from(fraction.len()).unwrap_or(i32::MAX));
     let ends_in_thousands = whole.ends_with("000") && fraction.is_empty() || fraction.ends_with("000");

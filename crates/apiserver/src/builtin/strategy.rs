@@ -213,6 +213,7 @@ fn keep_all_but_status(resource: &Resource, object: &mut Value, old: &Value) {
 fn status_metadata(resource: &Resource, metadata: Value, old: &Value) -> Value {
     let group = resource.gvk.group.as_str();
     let strict = resource.origin != Origin::BuiltIn
+        || resource.gvk.kind == "VolumeAttachment"
         || matches!(
             group,
             "resource.k8s.io"
@@ -233,9 +234,13 @@ fn status_metadata(resource: &Resource, metadata: Value, old: &Value) -> Value {
         return kept;
     }
     let mut metadata = metadata;
-    if group.is_empty() && resource.gvk.kind == "Pod" {
-        restore(&mut metadata, old, "deletionTimestamp");
-        restore(&mut metadata, old, "ownerReferences");
+    let kept: &[&str] = match (group, resource.gvk.kind.as_str()) {
+        ("", "Pod") => &["deletionTimestamp", "ownerReferences"],
+        ("apps", "Deployment") => &["labels"],
+        _ => &[],
+    };
+    for name in kept {
+        restore(&mut metadata, old, name);
     }
     metadata
 }
@@ -273,6 +278,7 @@ fn set_template_generation(object: &mut Value, generation: i64) {
 
 /// Jobs select their pods by the uid of the job, unless they bring a selector of their own.
 fn generate_selector(object: &mut Value) {
+    let shares_labels = defaults::take_shared_labels_mark(object);
     if object.flag("spec.manualSelector") {
         return;
     }
@@ -283,6 +289,10 @@ fn generate_selector(object: &mut Value) {
         }
         for key in ["controller-uid", "batch.kubernetes.io/controller-uid"] {
             labels.set_if_missing(key, uid.as_str());
+        }
+        if shares_labels {
+            let labels = labels.clone();
+            object.set("metadata.labels", labels);
         }
     }
     if let Some(labels) = object.object_at("spec.selector.matchLabels") {

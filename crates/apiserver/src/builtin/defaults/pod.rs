@@ -7,7 +7,7 @@ use crate::builtin::access::{Object, Read, Write};
 use crate::builtin::quantity::Quantity;
 use crate::builtin::validation::resources::{aggregate, is_hugepages, is_overcommit_allowed, is_pod_level};
 
-use Constant::{Flag, Number, Text};
+use Constant::{EmptyObject, Flag, Number, Text};
 use When::{Missing, Zero};
 
 /// Where a kind keeps pod templates.
@@ -61,6 +61,7 @@ const VOLUME: &[Rule] = &[
     ("projected?.sources[].downwardAPI?.items[].fieldRef?.apiVersion", Zero, Text("v1")),
     ("projected?.sources[].serviceAccountToken?.expirationSeconds", Missing, Number(3600)),
     ("hostPath?.type", Missing, Text("")),
+    ("ephemeral?.volumeClaimTemplate?.metadata", Missing, EmptyObject),
     ("ephemeral?.volumeClaimTemplate?.spec.volumeMode", Missing, Text("Filesystem")),
     ("iscsi?.iscsiInterface", Zero, Text("default")),
     ("rbd?.pool", Zero, Text("rbd")),
@@ -127,10 +128,6 @@ fn volume_defaults(volume: &mut Value) {
     }
     if !volume.has("emptyDir") {
         apply(VOLUME, volume);
-    }
-    if volume.has("image") {
-        let policy = pull_policy(volume.text("image.reference"));
-        volume.set_if_zero("image.pullPolicy", policy);
     }
 }
 

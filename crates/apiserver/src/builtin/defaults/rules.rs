@@ -130,10 +130,7 @@ const ADMISSION_POLICY_BINDING: &[Rule] = &[
 /// The plain defaults of a kind.
 pub(super) fn plain(group: &str, kind: &str, version: &str) -> &'static [Rule] {
     match (group, kind) {
-        ("", "ReplicationController") => {
-            &[("spec.replicas", Missing, Number(1)), ("spec.minReadySeconds", Missing, Number(0))]
-        }
-        ("apps", "ReplicaSet") => &[("spec.replicas", Missing, Number(1))],
+        ("", "ReplicationController") | ("apps", "ReplicaSet") => &[("spec.replicas", Missing, Number(1))],
         ("apps", "Deployment") => &[
             ("spec.replicas", Missing, Number(1)),
             ("spec.strategy.type", Zero, Text("RollingUpdate")),
@@ -265,8 +262,11 @@ pub(super) fn present(group: &str, kind: &str, version: &str) -> &'static [Rule]
             ("status.conditions[].lastProbeTime", Absent, Null),
             ("status.conditions[].lastTransitionTime", Absent, Null),
         ],
-        ("batch", "CronJob")
-        | ("resource.k8s.io", "ResourceClaim")
+        ("batch", "CronJob") => {
+            &[("spec.jobTemplate.metadata", Missing, EmptyObject), ("status", Missing, EmptyObject)]
+        }
+        ("resource.k8s.io", "ResourceClaimTemplate") => &[("spec.metadata", Missing, EmptyObject)],
+        ("resource.k8s.io", "ResourceClaim")
         | ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
         | ("", "PersistentVolumeClaim" | "PersistentVolume") => &[("status", Missing, EmptyObject)],
         ("", "ResourceQuota") => &[("spec", Missing, EmptyObject), ("status", Missing, EmptyObject)],
@@ -320,7 +320,9 @@ pub(super) fn present(group: &str, kind: &str, version: &str) -> &'static [Rule]
         ("scheduling.k8s.io", "PriorityClass") => &[("value", Absent, Number(0))],
         ("apps", "ControllerRevision") => &[("revision", Absent, Number(0))],
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => &[("rules", Absent, Null)],
-        ("discovery.k8s.io", "EndpointSlice") => &[("endpoints", Absent, Null), ("ports", Absent, Null)],
+        ("discovery.k8s.io", "EndpointSlice") => {
+            &[("endpoints", Absent, Null), ("endpoints[].conditions", Missing, EmptyObject), ("ports", Absent, Null)]
+        }
         ("storage.k8s.io", "VolumeAttachment") => &[("status.attached", Absent, Flag(false))],
         ("storage.k8s.io", "CSINode") => &[("spec.drivers", Absent, Null)],
         ("resource.k8s.io", "DeviceClass") => &[("spec", Missing, EmptyObject)],

@@ -131,8 +131,13 @@ fn pod_spec(value: &mut Value, path: &str) {
     for toleration in spec.elements("tolerations") {
         omit(toleration.as_object_mut(), TOLERATION);
     }
+    spec.remove("hostnameOverride");
+    for volume in spec.elements("volumes") {
+        volume.take_at("image");
+    }
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in spec.elements(list) {
+            drop_disabled(container, list);
             omit(container.as_object_mut(), CONTAINER);
             omit(container.existing("resources"), REQUIREMENTS);
             for port in container.elements("ports") {
@@ -148,6 +153,15 @@ fn pod_spec(value: &mut Value, path: &str) {
             }
         }
     }
+}
+
+/// Fields of features that 1.34 has switched off: they are there and do nothing, so the server forgets them.
+fn drop_disabled(container: &mut Value, list: &str) {
+    if list != "initContainers" || container.text("restartPolicy") != "Always" {
+        container.take_at("restartPolicy");
+    }
+    container.take_at("restartPolicyRules");
+    container.take_at("lifecycle.stopSignal");
 }
 
 #[cfg(test)]

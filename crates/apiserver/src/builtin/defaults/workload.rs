@@ -68,9 +68,27 @@ pub(super) fn job(object: &mut Value) {
     let replace = if object.has("spec.podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
     object.set_if_missing("spec.podReplacementPolicy", replace);
     let labels = object.map("spec.template.metadata.labels").clone();
-    if !labels.is_empty() {
-        labels_if_none(object, labels);
+    if !labels.is_empty() && object.map("metadata.labels").is_empty() {
+        let is_new = !labels.contains_key(CONTROLLER);
+        object.set("metadata.labels", labels);
+        if is_new && let Some(labels) = object.object_at("metadata.labels") {
+            labels.set(CONTROLLER, SHARED);
+        }
     }
+}
+
+/// In Go a job without labels shares those of its template, so the labels generated for the template appear on the job too. The
+/// uid they need is known only later: until then this value, which no label can have, keeps their place.
+const CONTROLLER: &str = "batch.kubernetes.io/controller-uid";
+const SHARED: &str = "<the uid of this job>";
+
+/// Removes the mark of shared labels and says whether it was there.
+pub(crate) fn take_shared_labels_mark(object: &mut Value) -> bool {
+    let is_marked = object.map("metadata.labels").get(CONTROLLER).is_some_and(|value| value == SHARED);
+    if is_marked && let Some(labels) = object.existing("metadata.labels") {
+        labels.remove(CONTROLLER);
+    }
+    is_marked
 }
 
 /// The metric to scale by, and complete rules once any behaviour is given.

@@ -26,8 +26,15 @@ pub(super) fn allocate(object: &mut Value) {
     if object.list("spec.clusterIPs").is_empty() {
         object.set("spec.clusterIPs", json!([address]));
     }
-    object.set_if_missing("spec.ipFamilies", json!([if address.contains(':') { "IPv6" } else { "IPv4" }]));
-    object.set_if_missing("spec.ipFamilyPolicy", "SingleStack");
+    // nobody knows what a headless service without selector will name, so it may name anything
+    let anything = address == "None" && object.map("spec.selector").is_empty();
+    let (families, policy) = match (anything, address.contains(':')) {
+        (true, _) => (json!(["IPv4", "IPv6"]), "RequireDualStack"),
+        (false, true) => (json!(["IPv6"]), "SingleStack"),
+        (false, false) => (json!(["IPv4"]), "SingleStack"),
+    };
+    object.set_if_missing("spec.ipFamilies", families);
+    object.set_if_missing("spec.ipFamilyPolicy", policy);
     let wants_ports = kind == "NodePort"
         || (kind == "LoadBalancer" && object.at("spec.allocateLoadBalancerNodePorts").as_bool() != Some(false));
     if wants_ports {

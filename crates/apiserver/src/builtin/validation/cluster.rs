@@ -241,6 +241,9 @@ fn validate_limit_order(report: &mut Report, path: Path<'_>, limit: &Value) {
         ("default", "max", "default", "default value", "max value"),
     ];
     for (lower, upper, shown, lower_word, upper_word) in orders {
+        if limit.text("type") == "Pod" && shown != "min" {
+            continue;
+        }
         for (name, low) in limit.map(lower) {
             let high = limit.map(upper).get(name).map(Quantity::from_value);
             if let (Ok(low), Some(Ok(high))) = (Quantity::from_value(low), high)

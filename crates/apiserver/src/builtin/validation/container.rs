@@ -67,9 +67,6 @@ pub(super) fn validate_containers(report: &mut Report, path: Path<'_>, pod: &Pod
         validate_common(report, path, container, pod);
         validate_unique_name(report, path, container, &mut names);
         validate_hooks(report, path, container, pod);
-        if container.has("restartPolicy") {
-            report.forbidden(path.child("restartPolicy"), "may not be set for non-init containers");
-        }
     }
     validate_host_ports(report, path, containers);
 }
@@ -80,13 +77,9 @@ pub(super) fn validate_init_containers(report: &mut Report, path: Path<'_>, pod:
     for (index, container) in pod.spec.list("initContainers").iter().enumerate() {
         let indexed = path.index(index);
         validate_common(report, indexed, container, pod);
-        let policy = container.text("restartPolicy");
-        if container.has("restartPolicy") && policy != "Always" {
-            report.unsupported(indexed.child("restartPolicy"), policy, &["Always"]);
-        }
         validate_unique_name(report, indexed, container, &mut names);
         validate_host_ports(report, path, std::slice::from_ref(container));
-        if policy == "Always" {
+        if container.text("restartPolicy") == "Always" {
             validate_hooks(report, indexed, container, pod);
             continue;
         }
@@ -312,7 +305,7 @@ pub(super) fn validate_field_ref(report: &mut Report, path: Path<'_>, reference:
         Some(("metadata.annotations", key)) => report.complain(path, key, qualified_name(&key.to_lowercase())),
         Some(("metadata.labels", key)) => report.complain(path, key, qualified_name(key)),
         Some(_) => {
-            let why = format!("error converting fieldPath: field label not supported: {field}");
+            let why = format!("error converting fieldPath: field label does not support subscript: {field}");
             report.invalid(path.child("fieldPath"), field, why);
         }
         None if supported.contains(&field) => {}

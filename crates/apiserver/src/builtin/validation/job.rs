@@ -142,7 +142,7 @@ fn validate_completion_mode(report: &mut Report, path: Path<'_>, spec: &Value) {
         {
             report.invalid(path.child("maxFailedIndexes"), failed, "must be less than or equal to completions");
         }
-    } else {
+    } else if mode.is_null() || mode == "NonIndexed" {
         for name in ["backoffLimitPerIndex", "maxFailedIndexes"] {
             if let Some(number) = spec.integer(name) {
                 report.invalid(path.child(name), number, "requires indexed completion mode");

@@ -229,6 +229,7 @@ fn validate_claims(report: &mut Report, path: Path<'_>, claims: &[Value], known:
         if !known.contains(&name) {
             let mut known = known.to_vec();
             known.sort_unstable();
+            known.dedup();
             let list = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
             let why = format!("must be one of the names in pod.spec.resourceClaims{list}");
             report.push(FieldError::not_found(path, &name.into(), &why));

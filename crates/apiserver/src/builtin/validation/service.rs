@@ -7,7 +7,9 @@ use super::report::Report;
 use super::selector::validate_labels;
 use crate::builtin::access::Read;
 use crate::builtin::field_path::Path;
-use crate::builtin::format::{cidr, dns_label, dns_subdomain, ip_address, parse_ipv4, port_number, qualified_name};
+use crate::builtin::format::{
+    cidr, dns_label, dns_subdomain, endpoint_address, ip_address, parse_ipv4, port_number, qualified_name,
+};
 use crate::status::FieldError;
 
 const SPEC: Path<'static> = Path::Name("spec");
@@ -48,7 +50,7 @@ pub(super) fn validate_service(report: &mut Report, service: &Value) {
     let external = SPEC.child("externalIPs");
     for (index, address) in spec.list("externalIPs").iter().enumerate() {
         let address = address.as_str().unwrap_or("");
-        report.complain(external.index(index), address, ip_address(address));
+        report.complain(external.index(index), address, endpoint_address(address));
     }
     let kinds = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     report.one_of(SPEC.child("type"), kind, kinds);
@@ -226,12 +228,12 @@ pub(super) fn validate_endpoint_slice(report: &mut Report, slice: &Value) {
             let address = address.as_str().unwrap_or("");
             match kind {
                 "IPv4" | "IPv6" => {
-                    let complaints = ip_address(address);
+                    let is_address = ip_address(address).is_empty();
                     let is_v4 = parse_ipv4(address).is_some();
-                    if complaints.is_empty() && is_v4 != (kind == "IPv4") {
+                    if is_address && is_v4 != (kind == "IPv4") {
                         report.invalid(addresses, address, format!("must be an {kind} address"));
                     }
-                    report.complain(addresses.index(index), address, complaints);
+                    report.complain(addresses.index(index), address, endpoint_address(address));
                 }
                 _ => {}
             }
