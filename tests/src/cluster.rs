@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -102,14 +102,14 @@ impl Cluster {
         }
     }
 
-    /// The administrator's kubeconfig file; the embedded cluster has no sockets, so it has none.
-    pub fn kubeconfig(&self) -> Option<PathBuf> {
+    /// A kubeconfig file with all rights, for programs like kubectl. The embedded cluster serves HTTP from the first call on.
+    pub async fn kubeconfig(&self) -> Result<PathBuf> {
         let path = match &self.backing {
-            Backing::Embedded(_) => return None,
+            Backing::Embedded(embedded) => return embedded.kubeconfig().await,
             Backing::ControlPlane { control_plane, .. } => control_plane.kubeconfig(),
             Backing::RealNode(node) => node.control_plane().kubeconfig(),
         };
-        Some(Path::to_path_buf(path))
+        Ok(path.to_path_buf())
     }
 
     /// Makes a namespace of its own for a case, usable at once: pods can be created in it.

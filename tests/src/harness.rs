@@ -15,7 +15,7 @@ use anyhow::{Result, anyhow, bail};
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream};
 use tokio::time::timeout;
 
-use crate::cluster::Cluster;
+use crate::{cluster::Cluster, programs::Programs};
 
 /// Cases that run at the same time on one cluster.
 const SIDE_BY_SIDE: usize = 8;
@@ -87,19 +87,29 @@ impl Selection {
     }
 
     /// Whether to run a tier; if not, the reason is printed by the caller. An error is a forbidden skip.
-    pub fn decide(self, tier: Tier) -> Result<Decision> {
-        if tier == Tier::Embedded {
+    pub fn decide(self, tier: Tier, needs: Needs) -> Result<Decision> {
+        if tier == Tier::Embedded && needs == Needs::Rust {
             return Ok(Decision::Run);
         }
         if !self.real {
             return Ok(Decision::Skip("KAI_TEST_REAL=1 asks for it".into()));
         }
-        match Cluster::missing(tier) {
+        let programs = (needs == Needs::Programs).then(|| Programs::find().err().map(|error| format!("{error:#}")));
+        match programs.flatten().or_else(|| Cluster::missing(tier)) {
             None => Ok(Decision::Run),
             Some(missing) if self.no_skip => bail!("{missing}"),
             Some(missing) => Ok(Decision::Skip(missing)),
         }
     }
+}
+
+/// What a suite needs besides its clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: tier 1 always runs.
+    Rust,
+    /// The programs of a real cluster, such as kubectl, or Go: tier 1 too runs only when real clusters are asked for.
+    Programs,
 }
 
 /// What to do about a tier.
@@ -113,6 +123,11 @@ pub enum Decision {
 
 /// The main function of a suite: runs the cases whose names contain the first argument that is not a flag.
 pub fn main(cases: &[Case]) -> ExitCode {
+    main_needing(Needs::Rust, cases)
+}
+
+/// The main function of a suite that cannot run with Rust alone.
+pub fn main_needing(needs: Needs, cases: &[Case]) -> ExitCode {
     let filter = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -121,7 +136,7 @@ pub fn main(cases: &[Case]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let tally = runtime.block_on(run_tiers(cases, &filter, Selection::from_environment()));
+    let tally = runtime.block_on(run_tiers(cases, needs, &filter, Selection::from_environment()));
     println!("{} passed, {} failed", tally.passed, tally.failed);
     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -132,7 +147,7 @@ struct Tally {
     failed: usize,
 }
 
-async fn run_tiers(cases: &[Case], filter: &str, selection: Selection) -> Tally {
+async fn run_tiers(cases: &[Case], needs: Needs, filter: &str, selection: Selection) -> Tally {
     let mut tally = Tally::default();
     for &tier in ALL {
         let chosen: Vec<&Case> =
@@ -140,7 +155,7 @@ async fn run_tiers(cases: &[Case], filter: &str, selection: Selection) -> Tally 
         if chosen.is_empty() {
             continue;
         }
-        match selection.decide(tier) {
+        match selection.decide(tier, needs) {
             Ok(Decision::Run) => run_tier(tier, &chosen, &mut tally).await,
             Ok(Decision::Skip(reason)) => println!("{tier}: {} cases not run: {reason}", chosen.len()),
             Err(missing) => {
@@ -213,7 +228,8 @@ mod tests {
     #[test]
     fn real_tiers_run_only_when_asked_for() {
         let selection = Selection { real: false, no_skip: false };
-        assert_eq!(selection.decide(Tier::Embedded).unwrap(), Decision::Run);
-        assert!(matches!(selection.decide(Tier::ControlPlane).unwrap(), Decision::Skip(_)));
+        assert_eq!(selection.decide(Tier::Embedded, Needs::Rust).unwrap(), Decision::Run);
+        assert!(matches!(selection.decide(Tier::Embedded, Needs::Programs).unwrap(), Decision::Skip(_)));
+        assert!(matches!(selection.decide(Tier::ControlPlane, Needs::Rust).unwrap(), Decision::Skip(_)));
     }
 }

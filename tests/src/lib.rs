@@ -17,4 +17,5 @@ pub mod process;
 pub mod programs;
 pub mod real;
 pub mod request;
+pub mod transcript;
 pub mod wait;

@@ -36,7 +36,8 @@ struct Step {
 /// Runs a transcript with these environment variables added; the error names the line that differs.
 pub async fn run(text: &str, environment: &[(&str, &Path)]) -> Result<()> {
     for step in parse(text)? {
-        let (output, exit_code) = execute(&step, environment).await.with_context(|| format!("line {}: {}", step.line, step.command))?;
+        let (output, exit_code) =
+            execute(&step, environment).await.with_context(|| format!("line {}: {}", step.line, step.command))?;
         let lines: Vec<String> = output.lines().map(squeeze).collect();
         let expected: Vec<String> = step.expected.iter().map(|line| squeeze(line)).collect();
         ensure!(
@@ -61,7 +62,8 @@ fn parse(text: &str) -> Result<Vec<Step>> {
             if let Some((_, word)) = command.split_once("<<") {
                 let end = word.trim().trim_matches('\'').to_owned();
                 loop {
-                    let (_, more) = lines.next().with_context(|| format!("line {}: no `{end}` ends the input", step.line))?;
+                    let (_, more) =
+                        lines.next().with_context(|| format!("line {}: no `{end}` ends the input", step.line))?;
                     step.command.push('\n');
                     step.command.push_str(more);
                     if more == end {
@@ -106,7 +108,9 @@ fn matches(lines: &[String], pattern: &[String]) -> bool {
     match pattern.split_first() {
         None => lines.iter().all(String::is_empty),
         Some((first, rest)) if first == "..." => (0..=lines.len()).any(|skip| matches(&lines[skip..], rest)),
-        Some((first, rest)) => lines.split_first().is_some_and(|(line, more)| line_matches(line, first) && matches(more, rest)),
+        Some((first, rest)) => {
+            lines.split_first().is_some_and(|(line, more)| line_matches(line, first) && matches(more, rest))
+        }
     }
 }
 

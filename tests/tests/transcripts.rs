@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use kai_tests::cluster::Cluster;
-use kai_tests::harness::{self, Case, Tier};
+use kai_tests::harness::{self, Case, Needs, Tier};
 use kai_tests::programs::Programs;
 use kai_tests::transcript;
 
@@ -33,7 +33,7 @@ const CASES: &[Case] = transcripts![
 ];
 
 fn main() -> ExitCode {
-    harness::main(CASES)
+    harness::main_needing(Needs::Programs, CASES)
 }
 
 async fn replay(cluster: &Cluster, file: &str) -> Result<()> {

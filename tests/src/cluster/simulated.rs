@@ -20,6 +20,10 @@ impl Embedded {
         self.client.clone()
     }
 
+    pub(super) async fn kubeconfig(&self) -> Result<std::path::PathBuf> {
+        bail!("the embedded cluster is not part of this build")
+    }
+
     pub(super) fn node_count(&self) -> usize {
         0
     }
