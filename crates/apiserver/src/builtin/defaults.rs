@@ -60,4 +60,4 @@ pub(crate) fn complete(gvk: &Gvk, object: &mut Value) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

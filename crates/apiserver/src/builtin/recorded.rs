@@ -32,6 +32,7 @@ const WITH_STATUS: &[&str] = &[
     "ResourceClaim",
     "ValidatingAdmissionPolicy",
     "VolumeAttachment",
+    "Widget",
 ];
 
 /// A built-in resource with the facts that these modules read.
@@ -49,7 +50,15 @@ pub(super) fn resource(api_version: &str, kind: &str, scope: Scope) -> Resource 
         verbs: Vec::new(),
         subresources: if WITH_STATUS.contains(&kind) { vec![status] } else { Vec::new() },
         schema: None,
-        origin: Origin::BuiltIn,
+        origin: match group {
+            "example.com" => Origin::Custom {
+                definition: "widgets.example.com".to_owned(),
+                scale: None,
+                columns: Vec::new(),
+                selectable_fields: Vec::new(),
+            },
+            _ => Origin::BuiltIn,
+        },
         gvk,
     }
 }
@@ -70,10 +79,15 @@ pub(super) fn create(resource: &Resource, given: &Value, system: &Value) -> Resu
             object.set(&path, "2b0c3c1c-0000-4000-8000-000000000000");
         }
     }
-    defaults::set_defaults(&resource.gvk, &mut object);
+    let is_built_in = resource.origin == Origin::BuiltIn;
+    if is_built_in {
+        defaults::set_defaults(&resource.gvk, &mut object);
+    }
     strategy::prepare_for_create(resource, &mut object);
     let mut errors = metadata::validate_metadata(resource, &object);
-    errors.extend(validation::validate_create(&resource.gvk, &object));
+    if is_built_in {
+        errors.extend(validation::validate_create(&resource.gvk, &object));
+    }
     if errors.is_empty() { Ok(object) } else { Err(errors) }
 }
 
@@ -86,10 +100,15 @@ fn update(
 ) -> Result<Value, Vec<FieldError>> {
     let mut object = old.clone();
     json_patch::merge(&mut object, patch);
-    defaults::set_defaults(&resource.gvk, &mut object);
+    let is_built_in = resource.origin == Origin::BuiltIn;
+    if is_built_in {
+        defaults::set_defaults(&resource.gvk, &mut object);
+    }
     strategy::prepare_for_update(resource, subresource, &mut object, old);
     let mut errors = metadata::validate_metadata_update(resource, &object, old);
-    errors.extend(validation::validate_update(&resource.gvk, subresource, &object, old));
+    if is_built_in {
+        errors.extend(validation::validate_update(&resource.gvk, subresource, &object, old));
+    }
     if errors.is_empty() { Ok(object) } else { Err(errors) }
 }
 

@@ -163,7 +163,8 @@ fn validate_status(report: &mut Report, gvk: &Gvk, object: &Value, old: &Value) 
         }
         ("", "Namespace") => cluster::validate_namespace_status(report, object),
         ("", "ResourceQuota") => cluster::validate_quota(report, object),
-        ("", "ReplicationController") | ("apps", _) => workload::validate_status(report, object, old),
+        ("", "ReplicationController") | ("apps", _) => workload::validate_status(report, object, old, &gvk.kind),
+        ("autoscaling", "HorizontalPodAutoscaler") => cluster::validate_autoscaler_status(report, object),
         ("batch", "Job") => job::validate_status_update(report, object, old),
         ("policy", "PodDisruptionBudget") => cluster::validate_disruption_budget_status(report, object),
         (DEVICES, "ResourceClaim") => device::validate_claim_status(report, object, old),

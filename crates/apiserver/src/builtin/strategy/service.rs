@@ -73,6 +73,9 @@ pub(super) fn keep_allocated(object: &mut Value, old: &Value) {
             for name in ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"] {
                 object.take_at(name);
             }
+            if object.at("spec.internalTrafficPolicy") == old.at("spec.internalTrafficPolicy") {
+                object.take_at("spec.internalTrafficPolicy");
+            }
         }
         return;
     }

@@ -367,6 +367,13 @@ pub(super) fn validate_autoscaler(report: &mut Report, object: &Value) {
     }
 }
 
+/// The status of an autoscaler.
+pub(super) fn validate_autoscaler_status(report: &mut Report, object: &Value) {
+    for name in ["currentReplicas", "desiredReplicas"] {
+        report.nonnegative(STATUS.child(name), object.at("status").integer(name));
+    }
+}
+
 /// An event, in either API group.
 pub(super) fn validate_event(report: &mut Report, event: &Value, group: &str) {
     let (object, reporter) =

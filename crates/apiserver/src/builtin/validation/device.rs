@@ -147,7 +147,8 @@ fn validate_configuration(report: &mut Report, path: Path<'_>, entry: &Value) {
     }
 }
 
-fn validate_driver(report: &mut Report, path: Path<'_>, name: &str) {
+/// The name of a driver, of devices or of volumes.
+pub(super) fn validate_driver(report: &mut Report, path: Path<'_>, name: &str) {
     if name.is_empty() {
         report.required(path, "");
     }

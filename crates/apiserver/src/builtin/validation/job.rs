@@ -342,7 +342,8 @@ pub(super) fn validate_status_update(report: &mut Report, job: &Value, old: &Val
     } else if !completion.is_null() && !complete {
         let why = "cannot set completionTime when there is no Complete=True condition";
         report.invalid(STATUS.child("completionTime"), completion.clone(), why);
-    } else if old.has("status.completionTime") && completion != old.at("status.completionTime") {
+    } else if !completion.is_null() && old.has("status.completionTime") && completion != old.at("status.completionTime")
+    {
         report.invalid(STATUS.child("completionTime"), completion.clone(), "field is immutable");
     }
     if finished && status.count("active") > 0 {

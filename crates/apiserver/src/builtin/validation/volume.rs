@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::container::{validate_field_ref, validate_resource_field};
+use super::device::validate_driver;
 use super::report::Report;
 use super::storage::validate_claim_spec;
 use crate::builtin::access::Read;
@@ -120,7 +121,7 @@ fn validate_source(report: &mut Report, path: Path<'_>, volume: &Value) {
             }
         }
         "projected" => validate_projected(report, source_path, source),
-        "csi" if source.text("driver").is_empty() => report.required(source_path.child("driver"), ""),
+        "csi" => validate_driver(report, source_path.child("driver"), source.text("driver")),
         "ephemeral" => {
             let template = source_path.child("volumeClaimTemplate");
             if source.has("volumeClaimTemplate") {

@@ -250,7 +250,7 @@ pub(super) fn validate_replication_controller(report: &mut Report, object: &Valu
 }
 
 /// Counts in the status of anything that has replicas.
-pub(super) fn validate_status(report: &mut Report, object: &Value, old: &Value) {
+pub(super) fn validate_status(report: &mut Report, object: &Value, old: &Value, kind: &str) {
     const COUNTS: &[&str] = &[
         "observedGeneration",
         "replicas",
@@ -282,7 +282,8 @@ pub(super) fn validate_status(report: &mut Report, object: &Value, old: &Value) 
     }
     let available = status.count("availableReplicas");
     if available > status.count("readyReplicas") {
-        report.invalid(STATUS.child("availableReplicas"), available, "cannot be greater than readyReplicas");
+        let ready = if kind == "StatefulSet" { "status.readyReplicas" } else { "readyReplicas" };
+        report.invalid(STATUS.child("availableReplicas"), available, format!("cannot be greater than {ready}"));
     }
     if status.count("collisionCount") < old.count("status.collisionCount") {
         report.invalid(STATUS.child("collisionCount"), status.count("collisionCount"), "cannot be decremented");
