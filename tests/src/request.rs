@@ -218,6 +218,23 @@ impl Answer {
         Ok(self)
     }
 
+    /// Checks that one of the causes of a failure has this reason and field.
+    pub fn expect_cause(self, reason: &str, field: &str) -> Result<Self> {
+        let found = self.json["details"]["causes"].as_array().into_iter().flatten();
+        let mut found = found.map(|cause| (cause["reason"].as_str(), cause["field"].as_str()));
+        ensure!(
+            found.any(|cause| cause == (Some(reason), Some(field))),
+            "expected the cause {reason} at {field}, got {}",
+            self.excerpt()
+        );
+        Ok(self)
+    }
+
+    /// Checks that this is the 422 of an invalid object, with this cause and this text in its message.
+    pub fn expect_invalid(self, reason: &str, field: &str, message: &str) -> Result<Self> {
+        self.expect_failure(422, "Invalid")?.expect_cause(reason, field)?.expect_message(message)
+    }
+
     /// The string at a JSON pointer.
     pub fn string(&self, pointer: &str) -> Result<String> {
         let found = self.json.pointer(pointer).and_then(Value::as_str);

@@ -3,6 +3,9 @@
 //! Each case is a sequence of requests and what can be observed of the answers: code, object, watch events, `reason`. Where the
 //! two servers disagree, the embedded one is wrong. A case says nothing about timing and nothing about what only one of them has.
 
+mod apply;
+mod custom;
+mod definitions;
 mod deletion;
 mod lists;
 mod objects;
@@ -15,6 +18,16 @@ use std::process::ExitCode;
 use kai_tests::harness::{self, Case};
 
 fn main() -> ExitCode {
-    let cases: Vec<Case> = [objects::CASES, deletion::CASES, lists::CASES, watches::CASES, patches::CASES].concat();
+    let cases: Vec<Case> = [
+        objects::CASES,
+        deletion::CASES,
+        lists::CASES,
+        watches::CASES,
+        patches::CASES,
+        apply::CASES,
+        custom::CASES,
+        definitions::CASES,
+    ]
+    .concat();
     harness::main(&cases)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use kai_tests::cluster::Cluster;
-use kai_tests::request::Server;
+use kai_tests::request::{Answer, PatchKind, Server};
 use serde_json::{Value, json};
 
 /// A server with a fresh namespace.
@@ -27,6 +27,16 @@ impl Setting {
     /// Path of a resource of a group (`apps/v1`) in the case's namespace.
     pub fn group(&self, group_version: &str, rest: &str) -> String {
         format!("/apis/{group_version}/namespaces/{}/{rest}", self.namespace)
+    }
+
+    /// Server-side apply by a manager; `path` has no query.
+    pub async fn apply(&self, path: &str, manager: &str, body: &Value) -> Result<Answer> {
+        self.server.patch(PatchKind::Apply, &format!("{path}?fieldManager={manager}"), body).await
+    }
+
+    /// Server-side apply that takes what others own.
+    pub async fn force_apply(&self, path: &str, manager: &str, body: &Value) -> Result<Answer> {
+        self.server.patch(PatchKind::Apply, &format!("{path}?fieldManager={manager}&force=true"), body).await
     }
 }
 
