@@ -1,0 +1,396 @@
+//! The kubelets of a fleet: one task, one pod watch and one timer heap for all nodes of the process.
+//!
+//! ```text
+//!  pod watch --+                +-> admission, devices -> PodMachine -+
+//!  node watch -+-> one loop ----+                                     +-> writes (ordered per object, bounded) -> API
+//!  timers -----+                +-> heartbeats, node status, faults --+
+//! ```
+//!
+//! Writes state what is, not what happened: a failed one is tried again with what is true by then. Nothing here iterates a
+//! hash map or races two branches, so a run in a paused single-threaded runtime repeats exactly.
+
+mod events;
+mod nodes;
+mod pods;
+mod state;
+mod writes;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::Router;
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kai_clock::Clock;
+use kube::{
+    Api, Client,
+    core::DeserializeGuard,
+    runtime::{
+        WatchStreamExt,
+        utils::Backoff,
+        watcher::{self, Event, watcher},
+    },
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    state::{NodeState, PodEntry, PodKey},
+    writes::Writes,
+};
+use crate::{
+    device::PodDevices,
+    faults::{NodeAction, NodeFault},
+    fleet::Fleet,
+    logs::Logs,
+    record::Recorder,
+    seed::Seed,
+};
+
+/// What the kubelets of a process need.
+#[derive(Clone)]
+pub struct NodesOptions {
+    /// How they reach the API server.
+    pub client: Client,
+    /// Their clock.
+    pub clock: Clock,
+    /// Who they are.
+    pub fleet: Fleet,
+    /// Where transitions are noted.
+    pub recorder: Recorder,
+    /// Ends them.
+    pub cancel: CancellationToken,
+}
+
+/// Running kubelets.
+pub struct Nodes {
+    commands: mpsc::UnboundedSender<(String, NodeAction)>,
+    names: Arc<BTreeSet<String>>,
+    logs: Logs,
+    board: DeviceBoard,
+    heartbeats: Heartbeats,
+    registered: watch::Receiver<usize>,
+    cancel: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Who holds which devices, for tests to ask.
+type DeviceBoard = Arc<Mutex<BTreeMap<PodKey, PodDevices>>>;
+
+/// When each node last renewed its lease with success.
+pub(crate) type Heartbeats = Arc<Mutex<BTreeMap<String, Timestamp>>>;
+
+impl Nodes {
+    /// Starts the kubelets; they register at once.
+    pub fn start(options: NodesOptions) -> Self {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let (registered_count, registered) = watch::channel(0);
+        let logs = Logs::new(options.clock);
+        let board = DeviceBoard::default();
+        let heartbeats = Heartbeats::default();
+        let names = Arc::new(options.fleet.nodes.iter().map(|node| node.name.clone()).collect());
+        let cancel = options.cancel.clone();
+        let kubelets = Kubelets::new(options, logs.clone(), board.clone(), heartbeats.clone(), registered_count);
+        let task = tokio::spawn(kubelets.run(inbox));
+        Self { commands, names, logs, board, heartbeats, registered, cancel, task }
+    }
+
+    /// Waits until every node has registered.
+    pub async fn registered(&self) {
+        let all = self.names.len();
+        // An error means the kubelets have ended; then there is nothing to wait for.
+        let _ = self.registered.clone().wait_for(|count| *count >= all).await;
+    }
+
+    /// Makes something happen to a node now. False if there is no such node.
+    pub fn inject(&self, node: &str, action: NodeAction) -> bool {
+        self.names.contains(node) && self.commands.send((node.to_owned(), action)).is_ok()
+    }
+
+    /// The devices a running pod holds, by container and resource; empty if none.
+    pub fn devices_of(&self, namespace: &str, pod: &str) -> PodDevices {
+        self.board.lock().get(&(namespace.to_owned(), pod.to_owned())).cloned().unwrap_or_default()
+    }
+
+    /// The kubelet server of a node, if it is one of ours.
+    pub fn router(&self, node: &str) -> Option<Router> {
+        self.names.contains(node).then(|| self.logs.router(node))
+    }
+
+    /// A function that finds kubelet servers, as the embedded API server wants it.
+    pub fn proxy(&self) -> Arc<dyn Fn(&str) -> Option<Router> + Send + Sync> {
+        let (names, logs) = (self.names.clone(), self.logs.clone());
+        Arc::new(move |node| names.contains(node).then(|| logs.router(node)))
+    }
+
+    pub(crate) fn heartbeats(&self) -> Heartbeats {
+        self.heartbeats.clone()
+    }
+
+    /// Stops all kubelets, as if every machine lost power; the API objects stay.
+    pub async fn stop(&mut self) {
+        self.cancel.cancel();
+        if !self.task.is_finished() {
+            // A panic in there has already been reported by the runtime.
+            let _ = (&mut self.task).await;
+        }
+    }
+}
+
+/// Runs a fleet against an API server until `cancel` fires: what `kai lab nodes` does.
+pub async fn run_nodes(client: Client, fleet: Fleet, clock: Clock, recorder: Recorder, cancel: CancellationToken) {
+    let mut nodes = Nodes::start(NodesOptions { client, clock, fleet, recorder, cancel: cancel.clone() });
+    cancel.cancelled().await;
+    nodes.stop().await;
+}
+
+/// Retries of broken watches: quick at first, never random.
+pub(crate) struct WatchBackoff(Duration);
+
+impl WatchBackoff {
+    const FIRST: Duration = Duration::from_millis(200);
+
+    pub(crate) fn new() -> Self {
+        Self(Self::FIRST)
+    }
+}
+
+impl Iterator for WatchBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let now = self.0;
+        self.0 = (now * 2).min(Duration::from_secs(10));
+        Some(now)
+    }
+}
+
+impl Backoff for WatchBackoff {
+    fn reset(&mut self) {
+        self.0 = Self::FIRST;
+    }
+}
+
+/// Something to do at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Register(usize),
+    /// Node and epoch: timers from before the kubelet was last off are ignored.
+    Heartbeat(usize, u32),
+    NodeStatus(usize, u32),
+    StatusRetry(usize),
+    Fault(usize),
+    Pod(PodKey),
+    Retry(PodKey),
+}
+
+/// The state of the loop.
+struct Kubelets {
+    client: Client,
+    clock: Clock,
+    seed: Seed,
+    recorder: Recorder,
+    cancel: CancellationToken,
+    logs: Logs,
+    board: DeviceBoard,
+    heartbeats: Heartbeats,
+    registered: watch::Sender<usize>,
+    nodes: Vec<NodeState>,
+    by_name: BTreeMap<String, usize>,
+    pods: BTreeMap<PodKey, PodEntry>,
+    /// Pods seen since the last relist began, while one is going on.
+    relisted: Option<BTreeSet<PodKey>>,
+    faults: Vec<NodeFault>,
+    /// How many kubelets are off.
+    off: usize,
+    timers: BinaryHeap<Reverse<(Timestamp, u64, Timer)>>,
+    sequence: u64,
+    writes: Writes,
+}
+
+impl Kubelets {
+    fn new(
+        options: NodesOptions,
+        logs: Logs,
+        board: DeviceBoard,
+        heartbeats: Heartbeats,
+        registered: watch::Sender<usize>,
+    ) -> Self {
+        let NodesOptions { client, clock, fleet, recorder, cancel } = options;
+        let nodes: Vec<NodeState> = fleet.nodes.into_iter().map(|spec| NodeState::new(spec, clock.now())).collect();
+        let by_name = nodes.iter().enumerate().map(|(index, node)| (node.spec.name.clone(), index)).collect();
+        Self {
+            writes: Writes::new(client.clone()),
+            client,
+            clock,
+            seed: fleet.seed,
+            recorder,
+            cancel,
+            logs,
+            board,
+            heartbeats,
+            registered,
+            nodes,
+            by_name,
+            pods: BTreeMap::new(),
+            relisted: None,
+            faults: fleet.node_faults,
+            off: 0,
+            timers: BinaryHeap::new(),
+            sequence: 0,
+        }
+    }
+
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<(String, NodeAction)>) {
+        let bound = watcher::Config::default().fields("spec.nodeName!=");
+        let pods = Api::<DeserializeGuard<Pod>>::all(self.client.clone());
+        let mut pods = pin!(watcher(pods, bound).backoff(WatchBackoff::new()));
+        let nodes = Api::<DeserializeGuard<Node>>::all(self.client.clone());
+        let mut nodes = pin!(watcher(nodes, watcher::Config::default()).backoff(WatchBackoff::new()));
+        let cancel = self.cancel.clone();
+        self.begin();
+        loop {
+            self.writes.pump();
+            let due = self.next_due();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                Some(done) = self.writes.next() => self.on_written(done),
+                Some((node, action)) = commands.recv() => self.on_command(&node, &action),
+                Some(event) = pods.next() => self.on_pod_event(event),
+                Some(event) = nodes.next() => self.on_node_event(event),
+                () = tokio::time::sleep_until(due) => {}
+            }
+            self.run_due();
+        }
+    }
+
+    fn begin(&mut self) {
+        let now = self.clock.now();
+        for index in 0..self.nodes.len() {
+            self.register(index);
+        }
+        for index in 0..self.faults.len() {
+            if let Some(fault) = self.faults.get(index) {
+                let at = later(now, fault.at);
+                self.schedule(at, Timer::Fault(index));
+            }
+        }
+    }
+
+    fn schedule(&mut self, at: Timestamp, timer: Timer) {
+        self.sequence += 1;
+        self.timers.push(Reverse((at, self.sequence, timer)));
+    }
+
+    fn next_due(&self) -> Instant {
+        // Idle kubelets look up once an hour rather than never, which spares an option here.
+        let idle = Duration::from_secs(3600);
+        let wait = self.timers.peek().map_or(idle, |Reverse((at, ..))| {
+            Duration::try_from(at.duration_since(self.clock.now())).unwrap_or(Duration::ZERO)
+        });
+        Instant::now() + wait.min(idle)
+    }
+
+    fn run_due(&mut self) {
+        let now = self.clock.now();
+        while self.timers.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
+            let Some(Reverse((_, _, timer))) = self.timers.pop() else { return };
+            match timer {
+                Timer::Register(node) => self.register(node),
+                Timer::Heartbeat(node, epoch) => self.heartbeat(node, epoch),
+                Timer::NodeStatus(node, epoch) => self.periodic_status(node, epoch),
+                Timer::StatusRetry(node) => self.retry_status(node),
+                Timer::Fault(index) => {
+                    if let Some(fault) = self.faults.get(index).cloned() {
+                        self.on_command(&fault.node, &fault.action);
+                    }
+                }
+                Timer::Pod(key) => self.on_pod_timer(&key),
+                Timer::Retry(key) => self.flush(&key),
+            }
+        }
+    }
+
+    fn on_pod_event(&mut self, event: Result<Event<DeserializeGuard<Pod>>, watcher::Error>) {
+        match event {
+            Ok(Event::Init) => self.relisted = Some(BTreeSet::new()),
+            Ok(Event::InitApply(pod)) => {
+                if let Some(pod) = understood(pod) {
+                    if let (Some(seen), Some(key)) = (&mut self.relisted, state::key_of(&pod)) {
+                        seen.insert(key);
+                    }
+                    self.on_pod(pod);
+                }
+            }
+            Ok(Event::InitDone) => {
+                let seen = self.relisted.take().unwrap_or_default();
+                let gone: Vec<PodKey> = self.pods.keys().filter(|key| !seen.contains(*key)).cloned().collect();
+                for key in gone {
+                    self.on_pod_gone(&key);
+                }
+            }
+            Ok(Event::Apply(pod)) => {
+                if let Some(pod) = understood(pod) {
+                    self.on_pod(pod);
+                }
+            }
+            Ok(Event::Delete(pod)) => {
+                let meta = match &pod.0 {
+                    Ok(pod) => &pod.metadata,
+                    Err(invalid) => &invalid.metadata,
+                };
+                if let (Some(namespace), Some(name)) = (meta.namespace.clone(), meta.name.clone()) {
+                    self.on_pod_gone(&(namespace, name));
+                }
+            }
+            Err(error) => tracing::debug!(%error, "pod watch broke; trying again"),
+        }
+    }
+
+    fn on_node_event(&mut self, event: Result<Event<DeserializeGuard<Node>>, watcher::Error>) {
+        match event {
+            Ok(Event::Init | Event::InitDone) => {}
+            Ok(Event::InitApply(node) | Event::Apply(node)) => {
+                if let Some(node) = understood(node) {
+                    self.on_node(node);
+                }
+            }
+            Ok(Event::Delete(node)) => {
+                if let Some(name) = understood(node).and_then(|node| node.metadata.name) {
+                    self.on_node_gone(&name);
+                }
+            }
+            Err(error) => tracing::debug!(%error, "node watch broke; trying again"),
+        }
+    }
+}
+
+/// An object that does not fit the types is nothing a kubelet could act on.
+fn understood<K>(object: DeserializeGuard<K>) -> Option<K> {
+    object
+        .0
+        .inspect_err(|invalid| tracing::warn!(name = ?invalid.metadata.name, error = %invalid.error, "object ignored"))
+        .ok()
+}
+
+fn later(time: Timestamp, delay: Duration) -> Timestamp {
+    time.saturating_add(jiff::SignedDuration::try_from(delay).unwrap_or(jiff::SignedDuration::MAX))
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// The pause before the n-th repetition of a failed write: half a second, doubling, at most half a minute.
+fn retry_delay(failures: u32) -> Duration {
+    Duration::from_millis(500 << failures.saturating_sub(1).min(6)).min(Duration::from_secs(30))
+}
