@@ -209,7 +209,11 @@ impl ApiError {
 
     /// 406.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
-        Self::new(406, "NotAcceptable", format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", ")))
+        Self::new(
+            406,
+            "NotAcceptable",
+            format!("406: Not Acceptable\n\nAvailable representations: {}", accepted.join(", ")),
+        )
     }
 
     /// 410: the resource version or continue token is no longer known.

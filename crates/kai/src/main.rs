@@ -1,1 +1,12 @@
-fn main() {}
+//! The multi-call binary: installs the one TLS provider and hands over to the commands.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Two providers in the graph would make rustls panic at first use; there is one, and it is named here.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        eprintln!("error: another TLS provider is installed already");
+        return ExitCode::FAILURE;
+    }
+    kai_cli::run()
+}

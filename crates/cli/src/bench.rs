@@ -1,0 +1,4 @@
+//! `kai bench`: figures of this machine, never assertions.
+
+pub mod apiserver;
+mod memory;
