@@ -1,14 +1,15 @@
 //! CustomResourceDefinitions themselves: when they are served, how discovery shows them, which are refused, how they go.
 
 use anyhow::{Context as _, Result, ensure};
+use http::Method;
 use kai_tests::harness::Case;
 use kai_tests::request::{Answer, PatchKind::Merge};
 use kai_tests::{cluster::PATIENCE, wait};
 use serde_json::{Value, json};
 
 use crate::conformance;
-use crate::custom::{DEFINITIONS, Kind, condition};
 use crate::setting::Setting;
+use crate::widget::{DEFINITIONS, Kind, condition};
 
 pub const CASES: &[Case] = conformance![
     a_definition_gets_its_defaults,
@@ -136,7 +137,7 @@ async fn aggregated_discovery_shows_a_custom_kind(s: &Setting) -> Result<()> {
     let (kind, _) = discovered(s).await?;
     let accept = [("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")];
     let version = wait::until("aggregated discovery to show the kind", PATIENCE, async || {
-        let all = s.server.send(http::Method::GET, "/apis", &accept, Vec::new()).await?.expect(200)?;
+        let all = s.server.send(Method::GET, "/apis", &accept, Vec::new()).await?.expect(200)?;
         let mut groups = all.json["items"].as_array().into_iter().flatten();
         Ok(groups.find(|group| group["metadata"]["name"] == kind.group).map(|group| group["versions"][0].clone()))
     })

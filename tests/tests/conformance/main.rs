@@ -5,13 +5,17 @@
 
 mod apply;
 mod custom;
+mod custom_surface;
 mod definitions;
 mod deletion;
+mod discovery;
 mod lists;
 mod objects;
 mod patches;
 mod setting;
+mod subresources;
 mod watches;
+mod widget;
 
 use std::process::ExitCode;
 
@@ -26,7 +30,10 @@ fn main() -> ExitCode {
         patches::CASES,
         apply::CASES,
         custom::CASES,
+        custom_surface::CASES,
         definitions::CASES,
+        subresources::CASES,
+        discovery::CASES,
     ]
     .concat();
     harness::main(&cases)
