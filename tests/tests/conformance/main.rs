@@ -9,6 +9,7 @@ mod custom_surface;
 mod definitions;
 mod deletion;
 mod discovery;
+mod kinds;
 mod lists;
 mod objects;
 mod patches;
@@ -16,6 +17,7 @@ mod setting;
 mod subresources;
 mod watches;
 mod widget;
+mod workloads;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         definitions::CASES,
         subresources::CASES,
         discovery::CASES,
+        workloads::CASES,
+        kinds::CASES,
     ]
     .concat();
     harness::main(&cases)
