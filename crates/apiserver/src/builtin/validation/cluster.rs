@@ -381,12 +381,7 @@ pub(super) fn validate_event(report: &mut Report, event: &Value, group: &str) {
     let (namespace, about) = (event.text("metadata.namespace"), event.at(object).text("namespace"));
     let path = Path::Name("involvedObject.namespace");
     let mismatch = "does not match event.namespace";
-    if !event.has("eventTime") {
-        let fits = if about.is_empty() { matches!(namespace, "" | "default") } else { about == namespace };
-        if !fits {
-            report.invalid(path, about, mismatch);
-        }
-    } else {
+    if event.has("eventTime") {
         if about.is_empty() && !matches!(namespace, "default" | "kube-system") {
             report.invalid(path, about, mismatch);
         }
@@ -406,6 +401,11 @@ pub(super) fn validate_event(report: &mut Report, event: &Value, group: &str) {
         let note = if group.is_empty() { "message" } else { "note" };
         if event.text(note).len() > 1024 {
             report.invalid(Path::Name("message"), "", "can have at most 1024 characters");
+        }
+    } else {
+        let fits = if about.is_empty() { matches!(namespace, "" | "default") } else { about == namespace };
+        if !fits {
+            report.invalid(path, about, mismatch);
         }
     }
     if group.is_empty() {

@@ -275,7 +275,7 @@ fn maximum(into: &mut BTreeMap<String, Quantity>, other: BTreeMap<String, Quanti
         into.entry(name)
             .and_modify(|most| {
                 if quantity > *most {
-                    *most = quantity
+                    *most = quantity;
                 }
             })
             .or_insert(quantity);
