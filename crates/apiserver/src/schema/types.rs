@@ -75,14 +75,12 @@ fn walk(node: &Schema, value: &Value, place: &Place, errors: &mut Vec<String>, d
                 ));
             }
         }
-        (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {}
-        (Type::IntOrString, Value::String(_)) => {
-            if schema.format.as_deref() == Some("quantity")
-                && let Err(problem) = Quantity::from_value(value)
-            {
-                errors.push(problem.to_owned());
+        (Type::IntOrString, Value::String(_)) if schema.format.as_deref() == Some("quantity") => {
+            if let Err(why) = Quantity::from_value(value) {
+                errors.push(why.to_owned());
             }
         }
+        (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) | (Type::IntOrString, Value::String(_)) => {}
         (Type::Integer, Value::Number(number)) => {
             if !fits(number, schema.format.as_deref()) {
                 errors.push(place.refuse(&format!("number {number}"), &type_of(node)));
