@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::process::Folder;
 
-/// The simulated nodes of both tiers: one with eight GPUs, one with none.
-pub const FLEET: &str = "dgx-h100,cpu";
+/// The simulated nodes of both tiers: one with eight GPUs, one with none, one for who drains a node.
+pub const FLEET: &str = "dgx-h100,cpu,cpu:name=drain";
 const EVENT_LOG: usize = 100_000;
 
 /// The cluster of tier 1.
