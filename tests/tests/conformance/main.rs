@@ -4,6 +4,7 @@
 //! two servers disagree, the embedded one is wrong. A case says nothing about timing and nothing about what only one of them has.
 
 mod apply;
+mod bodies;
 mod custom;
 mod custom_surface;
 mod definitions;
@@ -26,6 +27,7 @@ use kai_tests::harness::{self, Case};
 fn main() -> ExitCode {
     let cases: Vec<Case> = [
         objects::CASES,
+        bodies::CASES,
         deletion::CASES,
         lists::CASES,
         watches::CASES,
