@@ -148,9 +148,16 @@ impl Context {
         if contains(current.get("status").unwrap_or(&Value::Null), &status) {
             return Ok(());
         }
+        self.patch_with_status(object, &json!({ "status": status })).await
+    }
+
+    /// Merge-patches an object by way of its status subresource.
+    pub async fn patch_with_status<K>(&mut self, object: &K, patch: &Value) -> Result<(), kube::Error>
+    where
+        K: Watched + Resource<Scope = NamespaceResourceScope>,
+    {
         let api = self.api::<K>(object.namespace().as_deref());
-        let patch = Patch::Merge(json!({ "status": status }));
-        let patched = api.patch_status(&object.name_any(), &PatchParams::default(), &patch).await?;
+        let patched = api.patch_status(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
         let work = self.world.seen(patched);
         self.ready.extend(work);
         Ok(())

@@ -185,7 +185,10 @@ async fn bump_revision(
     }
     let text = revision.to_string();
     if deployment.annotations().get(REVISION) != Some(&text) {
-        context.patch(deployment.as_ref(), &json!({ "metadata": { "annotations": { REVISION: text } } })).await?;
+        // By way of the status, which leaves the generation alone: annotations of a Deployment count for it otherwise.
+        context
+            .patch_with_status(deployment.as_ref(), &json!({ "metadata": { "annotations": { REVISION: text } } }))
+            .await?;
     }
     Ok(())
 }
