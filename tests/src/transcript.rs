@@ -72,14 +72,12 @@ fn parse(text: &str) -> Result<Vec<Step>> {
                 }
             }
             steps.push(step);
-        } else if line.starts_with('#') && !line.starts_with("##") {
-            continue;
-        } else if let Some(step) = steps.last_mut() {
+        } else if let Some(step) = steps.last_mut().filter(|_| !line.starts_with('#')) {
             match line.strip_prefix("? ") {
                 Some(code) => step.exit_code = code.trim().parse().with_context(|| format!("line {}", number + 1))?,
                 None => step.expected.push(line.to_owned()),
             }
-        } else if !line.trim().is_empty() {
+        } else if !line.starts_with('#') && !line.trim().is_empty() {
             bail!("line {}: output before the first command", number + 1);
         }
     }

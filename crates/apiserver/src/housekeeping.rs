@@ -17,7 +17,7 @@ use crate::verbs::delete::DeleteOptions;
 use crate::{garbage, namespace, verbs};
 
 /// How long an event lives after its last write, as in the real server.
-const EVENT_LIFETIME: Duration = Duration::from_secs(3600);
+const EVENT_LIFETIME: Duration = Duration::from_hours(1);
 
 /// Events in the order in which they expire.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 /// Letters and digits of generated names: none that make words or look alike, as in apimachinery.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A source of identities (SplitMix64).
+/// A source of identities (`SplitMix64`).
 #[derive(Debug)]
 pub struct Random(Mutex<u64>);
 

@@ -56,7 +56,7 @@ impl Entry {
             Conversion::None => object.bytes().clone(),
             Conversion::Version => object.bytes_as(&self.api_version),
             Conversion::Events => {
-                serde_json::to_vec(&self.served(object)).map(Bytes::from).unwrap_or_else(|_| object.bytes().clone())
+                serde_json::to_vec(&self.served(object)).map_or_else(|_| object.bytes().clone(), Bytes::from)
             }
         }
     }

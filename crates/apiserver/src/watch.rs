@@ -27,7 +27,7 @@ use crate::verbs::list::too_large;
 use crate::verbs::selection::Selection;
 
 /// Time between bookmarks, as in the real server.
-const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// Events read from the history at once.
 const BATCH: usize = 512;
 /// Bytes after which a frame is sent.
@@ -87,7 +87,7 @@ pub(crate) fn events(watch: Watch) -> impl Stream<Item = Result<Bytes, Infallibl
         let mut frame = Vec::new();
         if let (Some(objects), Start::State { announced, at_least }) = (initial, start) {
             if at_least > cursor {
-                encoder.error(&mut frame, &too_large(at_least, cursor));
+                write_error(&mut frame, &too_large(at_least, cursor));
                 yield Ok(Bytes::from(frame));
                 return;
             }
@@ -113,7 +113,7 @@ pub(crate) fn events(watch: Watch) -> impl Stream<Item = Result<Bytes, Infallibl
                 News::Gone => return,
                 News::TooOld(floor) => {
                     let message = format!("too old resource version: {cursor} ({floor})");
-                    encoder.error(&mut frame, &ApiError::expired(message));
+                    write_error(&mut frame, &ApiError::expired(message));
                     yield Ok(Bytes::from(frame));
                     return;
                 }
@@ -226,10 +226,10 @@ impl Encoder {
         };
         write(frame, "BOOKMARK", object.to_string().as_bytes());
     }
+}
 
-    fn error(&self, frame: &mut Vec<u8>, error: &ApiError) {
-        write(frame, "ERROR", error.to_status().to_string().as_bytes());
-    }
+fn write_error(frame: &mut Vec<u8>, error: &ApiError) {
+    write(frame, "ERROR", error.to_status().to_string().as_bytes());
 }
 
 fn write(frame: &mut Vec<u8>, kind: &str, object: &[u8]) {

@@ -55,7 +55,7 @@ fn names(answer: &Answer) -> Vec<String> {
 
 async fn selected(s: &Setting, query: &str) -> Result<String> {
     let answer = s.server.get(&s.core(&format!("configmaps?{query}"))).await?.expect(200)?;
-    Ok(names(&answer).into_iter().filter(|name| name.len() == 1).collect::<Vec<_>>().join(""))
+    Ok(names(&answer).into_iter().filter(|name| name.len() == 1).collect::<String>())
 }
 
 async fn a_list_has_the_kind_and_a_version(s: &Setting) -> Result<()> {
@@ -164,7 +164,7 @@ async fn paging_returns_everything_once(s: &Setting) -> Result<()> {
             .await?
             .expect(200)?;
         seen.extend(names(&answer));
-        token = answer.json["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        answer.json["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut token);
         if token.is_empty() {
             break;
         }

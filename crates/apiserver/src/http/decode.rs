@@ -1,5 +1,7 @@
 //! Request bodies: JSON, YAML or protobuf bytes into a value, with duplicate keys noticed on the way.
 
+use std::fmt::Write as _;
+
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -102,7 +104,12 @@ fn from_yaml(body: &[u8], seed: ValueSeed<'_, '_>) -> Result<Value, String> {
 }
 
 fn summary(body: &[u8]) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| {
+        bytes.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    };
     match body {
         [] => "<empty>".to_owned(),
         short if short.len() <= 30 => hex(short),

@@ -15,7 +15,7 @@ pub enum Form {
     Object,
     /// `meta.k8s.io/v1` Table.
     Table,
-    /// `meta.k8s.io/v1` PartialObjectMetadata or its list.
+    /// `meta.k8s.io/v1` `PartialObjectMetadata` or its list.
     Partial,
     /// `apidiscovery.k8s.io/v2` aggregated discovery.
     AggregatedDiscovery,

@@ -49,16 +49,16 @@ impl Selection {
     pub fn matches_within(&self, object: &Object) -> bool {
         self.name.as_deref().is_none_or(|name| object.key.name() == name)
             && (self.labels.is_empty() || self.labels.matches(&object.facts.labels))
-            && (self.fields.is_empty() || self.fields.matches(|field| value(object, field)))
+            && (self.fields.is_empty() || self.fields.matches(|field| Some(value(object, field))))
     }
 }
 
 /// A field by the name of either event group; a field the object does not have is empty.
-fn value<'a>(object: &'a Object, field: &str) -> Option<&'a str> {
+fn value<'a>(object: &'a Object, field: &str) -> &'a str {
     let found = object.field(field).or_else(|| {
         let core = field.strip_prefix("regarding.").map(|rest| format!("involvedObject.{rest}"));
         let core = core.or_else(|| (field == "reportingController").then(|| "reportingComponent".to_owned()));
         core.and_then(|field| object.field(&field))
     });
-    Some(found.unwrap_or_default())
+    found.unwrap_or_default()
 }

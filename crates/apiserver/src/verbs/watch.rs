@@ -16,7 +16,7 @@ use crate::verbs::selection::Selection;
 use crate::watch::{Bookmarks, Encoder, Start, Watch, events};
 
 /// How long a watch lives when the client does not say; the real server chooses between 30 and 60 minutes.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(45 * 60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
 
 /// Opens a watch.
 pub(crate) fn watch(call: &Call) -> Result<Response, ApiError> {

@@ -115,7 +115,7 @@ async fn initial_events_end_with_an_annotated_bookmark() {
 async fn bookmarks_tell_idle_watchers_the_current_version() {
     let server = Server::start();
     let mut watch = server.watch(&format!("{MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=150")).await;
-    watch.patience = std::time::Duration::from_secs(600);
+    watch.patience = std::time::Duration::from_mins(10);
     server.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await.expect(201);
     let current = server.get(MAPS).await.expect(200)["metadata"]["resourceVersion"].clone();
     for _ in 0..3 {

@@ -240,7 +240,7 @@ pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     object.meta().owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-fn owner_work(object: &(impl Resource + ResourceExt)) -> Option<Work> {
+fn owner_work(object: &impl ResourceExt) -> Option<Work> {
     let owner = controller_of(object)?;
     let key = Key { namespace: object.namespace().unwrap_or_default(), name: owner.name.clone() };
     match owner.kind.as_str() {
@@ -301,13 +301,12 @@ impl Watched for ReplicaSet {
 
     fn concerns(&self, world: &World) -> Vec<Work> {
         let mut work = vec![Work::ReplicaSet(Key::of(self))];
-        match owner_work(self) {
-            Some(owner) => work.push(owner),
+        if let Some(owner) = owner_work(self) {
+            work.push(owner);
+        } else {
             // An orphan may be adopted by any deployment of its namespace.
-            None => {
-                let namespace = self.namespace().unwrap_or_default();
-                work.extend(world.deployments.in_namespace(&namespace).map(|d| Work::Deployment(Key::of(d.as_ref()))));
-            }
+            let namespace = self.namespace().unwrap_or_default();
+            work.extend(world.deployments.in_namespace(&namespace).map(|d| Work::Deployment(Key::of(d.as_ref()))));
         }
         work
     }
