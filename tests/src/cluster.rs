@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
+use kai_lab::cluster::Lab;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
@@ -39,7 +40,7 @@ pub struct Cluster {
 
 /// What must live, and be stopped in order, for the cluster to work.
 enum Backing {
-    Embedded(simulated::Embedded),
+    Embedded(Box<simulated::Embedded>),
     ControlPlane { nodes: SimulatedNodes, control_plane: Box<ControlPlane> },
     RealNode(Box<RealNode>),
 }
@@ -57,14 +58,14 @@ impl Cluster {
     /// Tier 1: API server, controllers and simulated nodes in this process.
     pub async fn embedded() -> Result<Self> {
         let embedded = simulated::Embedded::start().await?;
-        Self::ready(Tier::Embedded, embedded.client(), Backing::Embedded(embedded)).await
+        Self::ready(Tier::Embedded, embedded.lab.client(), Backing::Embedded(Box::new(embedded))).await
     }
 
     /// Tier 2: a real control plane, with simulated nodes joined to it.
     pub async fn control_plane() -> Result<Self> {
         let control_plane = Box::new(ControlPlane::start().await?);
         let client = control_plane.client().await?;
-        let nodes = SimulatedNodes::join(control_plane.client().await?)?;
+        let nodes = SimulatedNodes::join(control_plane.client().await?).await?;
         Self::ready(Tier::ControlPlane, client, Backing::ControlPlane { nodes, control_plane }).await
     }
 
@@ -92,6 +93,14 @@ impl Cluster {
     /// A client with all rights that never retries by itself.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The embedded cluster, on tier 1.
+    pub fn lab(&self) -> Option<&Lab> {
+        match &self.backing {
+            Backing::Embedded(embedded) => Some(&embedded.lab),
+            Backing::ControlPlane { .. } | Backing::RealNode(_) => None,
+        }
     }
 
     /// The real node, on tier 3.
@@ -148,10 +157,14 @@ impl Cluster {
     /// Stops the cluster; an error means that something could not be cleaned up.
     pub async fn stop(self) -> Result<()> {
         match self.backing {
-            Backing::Embedded(embedded) => embedded.stop().await,
+            Backing::Embedded(embedded) => {
+                embedded.stop().await;
+                Ok(())
+            }
             Backing::ControlPlane { nodes, mut control_plane } => {
                 control_plane.check()?;
-                nodes.stop().await
+                nodes.stop().await;
+                Ok(())
             }
             Backing::RealNode(node) => node.stop().await,
         }
