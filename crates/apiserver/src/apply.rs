@@ -12,6 +12,7 @@
 //! All versions of a kind are taken to have the same fields, as is so for custom resources without a conversion webhook.
 
 mod compare;
+mod conflict;
 mod field_set;
 mod fields;
 mod last_applied;
@@ -25,14 +26,14 @@ mod validate;
 use serde_json::{Map, Value, json};
 
 use self::compare::{Changes, UNOWNED, UNOWNED_METADATA, compare};
+use self::conflict::Conflicts;
 use self::field_set::{fields_of, reconcile, with_named_fields};
 use self::fields::{Fields, intersection, remove_path, subtract, unite};
 use self::managed::{Entry, Managed, Operation, Trust};
 use self::merge::{merge, remove};
-use self::path::paths;
 pub use self::reset::ResetFields;
 use self::shape::{Kind, Origin, empty_object, same};
-use crate::patch::{go_quote, unclassified};
+use crate::patch::unclassified;
 use crate::schema::Schema;
 use crate::status::ApiError;
 
@@ -137,16 +138,13 @@ fn record_changes(managed: &mut Managed, kind: Kind<'_>, changes: Changes, write
     let previous = managed.take(&entry);
     // The scale endpoint of a real server loses the time on the way to the scaled object.
     let time = if writer.subresource == Some("scale") { None } else { Some(writer.time.to_owned()) };
-    match previous {
-        Some(previous) => {
-            entry.time = time.or(previous.time);
-            entry.fields = previous.fields;
-            unite(&mut entry.fields, &taken);
-        }
-        None => {
-            entry.time = time;
-            entry.fields = taken;
-        }
+    if let Some(previous) = previous {
+        entry.time = time.or(previous.time);
+        entry.fields = previous.fields;
+        unite(&mut entry.fields, &taken);
+    } else {
+        entry.time = time;
+        entry.fields = taken;
     }
     managed.entries.push(entry);
 }
@@ -267,7 +265,7 @@ pub fn apply_with(
         }
         outcome => outcome,
     };
-    let (mut object, managed) = outcome.map_err(|conflicts| conflicts.into_error())?;
+    let (mut object, managed) = outcome.map_err(Conflicts::into_error)?;
     if writer.manager == last_applied::MANAGER {
         last_applied::update(&mut object, applied);
     }
@@ -319,6 +317,7 @@ impl Application<'_> {
         self.settle_nulls(&mut result);
         if let Some(previous) = previous.as_ref().filter(|p| !p.fields.is_empty()) {
             result = self.prune(&result, &managed, &entry.fields, &previous.fields);
+            self.settle_nulls(&mut result);
         }
         let mut changes = compare(self.kind, self.live, &result);
         changes.each(|set| self.reset.apply(set));
@@ -338,13 +337,13 @@ impl Application<'_> {
             remove_path(&mut entry.fields, &["metadata", name]);
         }
         subtract(&mut entry.fields, json!({"f:metadata": {}}).as_object().unwrap_or(&Fields::new()));
-        let changed = !same(self.live, &result);
+        let is_new = !same(self.live, &result);
         entry.time =
-            if changed { Some(self.writer.time.to_owned()) } else { previous.and_then(|previous| previous.time) };
+            if is_new { Some(self.writer.time.to_owned()) } else { previous.and_then(|previous| previous.time) };
         if !entry.fields.is_empty() {
             managed.entries.push(entry);
         }
-        Ok((if changed { result } else { self.live.clone() }, managed))
+        Ok((if is_new { result } else { self.live.clone() }, managed))
     }
 
     /// Takes out what the manager stated before and does not state now, but for what others own.
@@ -383,78 +382,6 @@ impl Application<'_> {
             shape::drop_nulls(self.kind, result, 0);
         }
     }
-}
-
-/// Fields of others that an apply would change.
-#[derive(Debug, Default)]
-struct Conflicts {
-    by_entry: Vec<(Entry, Fields)>,
-}
-
-impl Conflicts {
-    fn between(managed: &Managed, taken: &Fields) -> Self {
-        let mut by_entry: Vec<(Entry, Fields)> = managed
-            .entries
-            .iter()
-            .map(|entry| (entry.clone(), intersection(&entry.fields, taken)))
-            .filter(|(_, fields)| !fields.is_empty())
-            .collect();
-        by_entry.sort_by(|(a, _), (b, _)| a.identifier().cmp(&b.identifier()));
-        Self { by_entry }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.by_entry.is_empty()
-    }
-
-    fn without(mut self, allowed: &Fields) -> Self {
-        for (_, fields) in &mut self.by_entry {
-            subtract(fields, allowed);
-        }
-        self.by_entry.retain(|(_, fields)| !fields.is_empty());
-        self
-    }
-
-    fn into_error(self) -> ApiError {
-        let named: Vec<(String, Vec<String>)> =
-            self.by_entry.iter().map(|(entry, fields)| (manager_text(entry), paths(fields))).collect();
-        let causes: Vec<Value> = named
-            .iter()
-            .flat_map(|(manager, paths)| paths.iter().map(move |path| (manager, path)))
-            .map(|(manager, path)| {
-                json!({"reason": "FieldManagerConflict", "message": format!("conflict with {manager}"), "field": path})
-            })
-            .collect();
-        let message = match named.as_slice() {
-            [(manager, paths)] if paths.len() == 1 => {
-                format!("Apply failed with 1 conflict: conflict with {manager}: {}", paths.concat())
-            }
-            many => {
-                let lines: Vec<String> = many
-                    .iter()
-                    .flat_map(|(manager, paths)| {
-                        std::iter::once(format!("conflicts with {manager}:"))
-                            .chain(paths.iter().map(|path| format!("- {path}")))
-                    })
-                    .collect();
-                format!("Apply failed with {} conflicts: {}", causes.len(), lines.join("\n"))
-            }
-        };
-        ApiError { details: Some(json!({ "causes": causes })), ..ApiError::new(409, "Conflict", message) }
-    }
-}
-
-fn manager_text(entry: &Entry) -> String {
-    let mut text = go_quote(&entry.manager);
-    if !entry.subresource.is_empty() {
-        text.push_str(" with subresource ");
-        text.push_str(&go_quote(&entry.subresource));
-    }
-    if entry.operation == Operation::Update {
-        text.push_str(" using ");
-        text.push_str(&entry.api_version);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::schema::Schema;
 use crate::status::ApiError;
 
 /// Deepest nesting a patched object may have; decoders stop at 128, so only patches that build depth step by step reach it.
-pub(crate) const MAXIMUM_DEPTH: usize = 512;
+pub(crate) const MAXIMUM_DEPTH: usize = 200;
 
 /// Applies an RFC 6902 patch given as the request body.
 ///

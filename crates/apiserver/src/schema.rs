@@ -18,7 +18,7 @@ mod parse;
 pub mod structural;
 mod types;
 
-pub use self::cel::{Programs, compile_error, uses_old_self};
+pub use self::cel::{Programs, Purpose, compile_error, uses_old_self};
 pub use self::cel_value::Root;
 use self::constraints::Constraints;
 

@@ -1,4 +1,5 @@
 //! `kai bench`: figures of this machine, never assertions.
 
 pub mod apiserver;
+pub mod lab;
 mod memory;

@@ -49,6 +49,8 @@ enum Lab {
 enum Bench {
     /// The embedded API server: creates per second, list time, memory per pod, start time.
     Apiserver(bench::apiserver::Options),
+    /// A simulated hour of a large cluster in virtual time.
+    Lab(bench::lab::Options),
 }
 
 /// Reads the command line and runs the command.
@@ -66,6 +68,7 @@ pub fn run() -> ExitCode {
         Command::Crds => crds::run(),
         Command::Lab(Lab::Nodes(options)) => block_on(nodes::run(options)),
         Command::Bench(Bench::Apiserver(options)) => block_on(bench::apiserver::run(options)),
+        Command::Bench(Bench::Lab(options)) => bench::lab::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -185,6 +185,7 @@ mod tests {
         })
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a literal at every call")]
     fn asking(requests: Value) -> Value {
         json!({"containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}]})
     }

@@ -124,6 +124,11 @@ impl Lab {
         self.nodes.devices_of(namespace, pod)
     }
 
+    /// The HTTP interface of a node's kubelet, if it is one of ours.
+    pub fn kubelet_router(&self, node: &str) -> Option<Router> {
+        self.nodes.router(node)
+    }
+
     /// Makes something happen to a node now. False if there is no such node.
     pub fn inject(&self, node: &str, action: NodeAction) -> bool {
         self.nodes.inject(node, action)

@@ -112,7 +112,8 @@ pub struct FaultLayer {
 }
 
 struct Rules {
-    rules: Vec<(ApiFault, u64)>,
+    /// With the number of calls each has matched.
+    list: Vec<(ApiFault, u64)>,
     rng: StdRng,
     struck: u64,
 }
@@ -120,14 +121,14 @@ struct Rules {
 impl FaultLayer {
     /// A layer with these rules.
     pub fn new(seed: Seed, faults: Vec<ApiFault>) -> Self {
-        let rules = faults.into_iter().map(|fault| (fault, 0)).collect();
+        let list = faults.into_iter().map(|fault| (fault, 0)).collect();
         let rng = StdRng::seed_from_u64(seed.hash(&["api faults"]));
-        Self { shared: Arc::new(Mutex::new(Rules { rules, rng, struck: 0 })) }
+        Self { shared: Arc::new(Mutex::new(Rules { list, rng, struck: 0 })) }
     }
 
     /// Replaces the rules; counters of `Nth` start again.
     pub fn set(&self, faults: Vec<ApiFault>) {
-        self.shared.lock().rules = faults.into_iter().map(|fault| (fault, 0)).collect();
+        self.shared.lock().list = faults.into_iter().map(|fault| (fault, 0)).collect();
     }
 
     /// How many calls were hit so far.
@@ -138,9 +139,9 @@ impl FaultLayer {
     /// What happens to a call: the first rule that strikes wins, all matching counters advance.
     fn decide(&self, call: &Call) -> Option<(ApiEffect, Duration)> {
         let mut shared = self.shared.lock();
-        let Rules { rules, rng, struck } = &mut *shared;
+        let Rules { list, rng, struck } = &mut *shared;
         let mut effect = None;
-        for (fault, count) in rules.iter_mut().filter(|(fault, _)| call.matches(fault)) {
+        for (fault, count) in list.iter_mut().filter(|(fault, _)| call.matches(fault)) {
             *count += 1;
             let strikes = match fault.trigger {
                 Trigger::Probability(probability) => rng.random_bool(probability.clamp(0.0, 1.0)),

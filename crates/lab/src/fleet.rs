@@ -143,7 +143,7 @@ impl Group {
             resources: BTreeMap::new(),
             delays: Delays::default(),
             heartbeat: Duration::from_secs(10),
-            status_interval: Duration::from_secs(300),
+            status_interval: Duration::from_mins(5),
         }
     }
 }

@@ -27,6 +27,7 @@ use axum::Router;
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kai_apiserver::NodeProxy;
 use kai_clock::Clock;
 use kube::{
     Api, Client,
@@ -129,7 +130,7 @@ impl Nodes {
     }
 
     /// A function that finds kubelet servers, as the embedded API server wants it.
-    pub fn proxy(&self) -> Arc<dyn Fn(&str) -> Option<Router> + Send + Sync> {
+    pub fn proxy(&self) -> NodeProxy {
         let (names, logs) = (self.names.clone(), self.logs.clone());
         Arc::new(move |node| names.contains(node).then(|| logs.router(node)))
     }
@@ -296,7 +297,7 @@ impl Kubelets {
 
     fn next_due(&self) -> Instant {
         // Idle kubelets look up once an hour rather than never, which spares an option here.
-        let idle = Duration::from_secs(3600);
+        let idle = Duration::from_hours(1);
         let wait = self.timers.peek().map_or(idle, |Reverse((at, ..))| {
             Duration::try_from(at.duration_since(self.clock.now())).unwrap_or(Duration::ZERO)
         });

@@ -221,9 +221,7 @@ fn follow(logs: Logs, pod: PodKey, container: String, timestamps: bool, first: S
             loop {
                 let (text, newest, ended) = {
                     let pods = logs.pods.lock();
-                    let Some(log) = pods.get(&pod).and_then(|containers| containers.get(&container)) else {
-                        return None;
-                    };
+                    let log = pods.get(&pod).and_then(|containers| containers.get(&container))?;
                     let fresh = || log.current.iter().filter(|(time, _)| *time > seen);
                     let text: String = fresh().map(|line| render(line, timestamps)).collect();
                     (text, fresh().map(|(time, _)| *time).max().unwrap_or(seen), log.ended)

@@ -131,7 +131,7 @@ fn read_structs(folder: &Path) -> Result<BTreeMap<(String, u64), GoField>> {
     for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !Path::new(&name).extension().is_some_and(|e| e == "go")
+        if Path::new(&name).extension().is_none_or(|e| e != "go")
             || name.starts_with("zz_")
             || name == "generated.pb.go"
         {

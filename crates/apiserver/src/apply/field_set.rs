@@ -25,7 +25,7 @@ fn state_field(set: &mut Fields, kind: Kind<'_>, name: &str, value: &Value, name
     if !inner.is_empty() {
         set.insert(key.clone(), Value::Object(inner));
     }
-    let empty = value.is_null() || value.as_object().is_some_and(|o| o.is_empty());
+    let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
     if whole || empty || !named {
         insert(set, key);
     }

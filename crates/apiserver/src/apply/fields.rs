@@ -5,6 +5,8 @@
 //! Working on the tree itself keeps an update from decoding and encoding what it does not touch. Invariant: no node below the
 //! root stands for nothing, so a set is empty exactly when its tree is.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use crate::patch::{MAXIMUM_DEPTH, go_html_escaped};
@@ -248,7 +250,7 @@ pub(super) fn element_key<'a>(keys: impl Iterator<Item = (&'a str, &'a Value)>) 
 }
 
 fn push_text(key: &mut String, text: &str) {
-    let plain = |b: u8| b >= 0x20 && b < 0x7f && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&');
+    let plain = |b: u8| (0x20..0x7f).contains(&b) && !matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&');
     if text.bytes().all(plain) {
         key.push('"');
         key.push_str(text);
@@ -264,7 +266,8 @@ fn push_value(key: &mut String, value: &Value) {
         // 80.0 and 80 are the same element; 2^53 bounds the floats that are whole numbers beyond doubt.
         Value::Number(number) => match number.as_f64() {
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 => {
-                key.push_str(&format!("{float:.0}"));
+                // Writing to a string cannot fail.
+                let _ = write!(key, "{float:.0}");
             }
             _ => key.push_str(&number.to_string()),
         },

@@ -56,7 +56,7 @@ impl Entry {
     }
 
     fn seconds(&self) -> i64 {
-        self.time.as_deref().and_then(|t| t.parse::<Timestamp>().ok()).map_or(0, |t| t.as_second())
+        self.time.as_deref().and_then(|t| t.parse::<Timestamp>().ok()).map_or(0, Timestamp::as_second)
     }
 
     /// The identifier by which a real server sorts conflicting managers.

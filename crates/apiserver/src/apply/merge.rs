@@ -118,7 +118,7 @@ fn merge_lists(shape: Shape<'_>, live: &[Value], applied: &[Value], depth: usize
     list
 }
 
-/// The object without the fields of `gone`.
+/// The object without the fields of `gone`. As in a real server, what loses all its content becomes `null`.
 pub(super) fn remove(kind: Kind<'_>, object: &Value, gone: &Fields) -> Value {
     let mut kept = Map::new();
     for (name, value) in object.as_object().unwrap_or(no_fields()) {
@@ -136,12 +136,12 @@ fn remove_field(kind: Kind<'_>, name: &str, value: &Value, gone: &Fields, depth:
         return None;
     }
     match below(gone, &key) {
-        Some(gone) if depth <= MAXIMUM_DEPTH => remove_below(kind, value, gone, depth + 1),
+        Some(gone) if depth <= MAXIMUM_DEPTH => Some(remove_below(kind, value, gone, depth + 1)),
         _ => Some(value.clone()),
     }
 }
 
-fn remove_below(kind: Kind<'_>, value: &Value, gone: &Fields, depth: usize) -> Option<Value> {
+fn remove_below(kind: Kind<'_>, value: &Value, gone: &Fields, depth: usize) -> Value {
     match (kind.shape(value), value) {
         (Shape::Fields(kind), Value::Object(fields)) => {
             let kept: Map<String, Value> = fields
@@ -150,7 +150,7 @@ fn remove_below(kind: Kind<'_>, value: &Value, gone: &Fields, depth: usize) -> O
                     Some((name.clone(), remove_field(kind.field(name).0, name, value, gone, depth)?))
                 })
                 .collect();
-            if kept.is_empty() { None } else { Some(Value::Object(kept)) }
+            if kept.is_empty() { Value::Null } else { Value::Object(kept) }
         }
         (shape @ (Shape::Keyed { .. } | Shape::Set), Value::Array(items)) => {
             let element = match shape {
@@ -165,15 +165,15 @@ fn remove_below(kind: Kind<'_>, value: &Value, gone: &Fields, depth: usize) -> O
                         return None;
                     }
                     match below(gone, &key) {
-                        Some(gone) if depth <= MAXIMUM_DEPTH => remove_below(element, item, gone, depth + 1),
+                        Some(gone) if depth <= MAXIMUM_DEPTH => Some(remove_below(element, item, gone, depth + 1)),
                         _ => Some(item.clone()),
                     }
                 })
                 .collect();
-            if kept.is_empty() { None } else { Some(Value::Array(kept)) }
+            if kept.is_empty() { Value::Null } else { Value::Array(kept) }
         }
         // A part of a whole cannot be taken out: the whole goes.
-        (_, Value::Object(_) | Value::Array(_)) => None,
-        (_, scalar) => Some(scalar.clone()),
+        (_, Value::Object(_) | Value::Array(_)) => Value::Null,
+        (_, scalar) => scalar.clone(),
     }
 }

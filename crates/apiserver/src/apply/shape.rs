@@ -4,7 +4,7 @@
 //! *deduced*: objects merge field by field, everything else as a whole. Below a whole value all is *untyped*.
 //!
 //! Typed objects of Kubernetes always have their struct fields, even when JSON omits them; [`Kind::zero`] tells which, because
-//! such a field is never added or removed, only what is in it. OpenAPI marks most of them with the default `{}`.
+//! such a field is never added or removed, only what is in it. The published schemas mark most of them with the default `{}`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,7 +18,7 @@ const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Fields that are a time and no pointer to one, wherever they occur in Kubernetes; OpenAPI does not tell these apart.
+/// Fields that are a time and no pointer to one, wherever they occur in Kubernetes; the published schemas do not tell these apart.
 const ALWAYS_PRESENT_TIMES: [&str; 13] = [
     "creationTimestamp",
     "deprecatedFirstTimestamp",

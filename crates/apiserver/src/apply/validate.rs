@@ -37,7 +37,6 @@ fn check(kind: Kind<'_>, value: &Value, path: &mut Path, found: &mut Vec<String>
     match (schema.kind, value) {
         (Type::Any, Value::Object(_)) | (Type::Object, _) => check_fields(kind, value, path, found),
         (Type::Any, Value::Array(_)) | (Type::Array, _) => check_elements(kind, value, path, found),
-        (Type::Any, _) => {}
         (Type::String, _) if matches!(schema.format.as_deref(), None | Some("" | "byte")) => {
             if !value.is_string() {
                 report(found, path, &format!("expected string, got {}", go_syntax(value)));
@@ -56,7 +55,7 @@ fn check(kind: Kind<'_>, value: &Value, path: &mut Path, found: &mut Vec<String>
         (Type::String | Type::IntOrString, Value::Object(_) | Value::Array(_)) => {
             report(found, path, &format!("expected any scalar, got {}", go_pointer(value)));
         }
-        (Type::String | Type::IntOrString, _) => {}
+        (Type::Any | Type::String | Type::IntOrString, _) => {}
     }
 }
 

@@ -12,7 +12,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use crate::resource::{Gvk, Origin, Resource, Scope, Subresource};
-use crate::schema::{Definitions, Schema};
+use crate::schema::{Definitions, Schema, Type};
 
 static PACKED: &[u8] = include_bytes!("../../data/kubernetes.txt.gz");
 
@@ -91,11 +91,11 @@ pub fn definitions() -> Definitions {
 
 fn parse_definition(name: &str) -> Schema {
     let mut schema = definition_source(name).map(|source| Schema::parse(&source)).unwrap_or_default();
-    if OPAQUE.contains(&name) {
+    if OPAQUE.contains(&name) || schema.kind == Type::Any {
         schema.preserve_unknown_fields = true;
     }
     if name == QUANTITY {
-        schema.kind = crate::schema::Type::IntOrString;
+        schema.kind = Type::IntOrString;
         schema.format = Some("quantity".to_owned());
     }
     schema
@@ -146,7 +146,7 @@ fn strings(value: &Value, key: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::builtin;
-    use crate::schema::{ListType, Type};
+    use crate::schema::ListType;
 
     #[test]
     fn every_reference_of_every_definition_leads_somewhere() {

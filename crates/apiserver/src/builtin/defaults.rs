@@ -14,6 +14,7 @@ mod workload;
 use serde_json::Value;
 
 use self::rules::apply;
+use super::access::Read;
 use crate::resource::Gvk;
 
 pub use self::quantities::undecodable_quantity;
@@ -56,7 +57,11 @@ pub fn set_defaults(gvk: &Gvk, object: &mut Value) {
 
 /// Adds the fields that an answer always has because Go encodes them even when they are zero (`status.replicas: 0`).
 pub(crate) fn complete(gvk: &Gvk, object: &mut Value) {
-    apply(rules::present(&gvk.group, &gvk.kind, &gvk.version), object);
+    let lists = ["conditions", "containerStatuses", "initContainerStatuses"];
+    let is_fresh_pod = gvk.kind == "Pod" && !lists.iter().any(|list| object.at("status").has(list));
+    if !is_fresh_pod {
+        apply(rules::present(&gvk.group, &gvk.kind, &gvk.version), object);
+    }
 }
 
 #[cfg(test)]

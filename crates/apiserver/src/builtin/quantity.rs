@@ -124,8 +124,11 @@ pub(crate) fn canonical_value(value: &Value, list: ResourceList) -> Result<Optio
         ResourceList::Yes => parsed.quantity.rounded_up(NANO / 1000),
         ResourceList::No => parsed.quantity,
     };
-    let canonical =
-        if parsed.canonical && rounded == parsed.quantity { text.into_owned() } else { rounded.canonical() };
+    let is_kept = parsed.canonical && rounded == parsed.quantity;
+    if is_kept && value.as_str().is_some_and(|given| given.len() == text.len()) {
+        return Ok(None);
+    }
+    let canonical = if is_kept { text.into_owned() } else { rounded.canonical() };
     Ok(if value.as_str() == Some(canonical.as_str()) { None } else { Some(canonical) })
 }
 

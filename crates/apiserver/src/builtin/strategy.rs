@@ -52,7 +52,14 @@ impl Generation {
             | ("resource.k8s.io", "ResourceSlice" | "DeviceClass" | "DeviceTaintRule")
             | ("flowcontrol.apiserver.k8s.io", "FlowSchema" | "PriorityLevelConfiguration")
             | ("storage.k8s.io", "CSIDriver")
-            | ("apiextensions.k8s.io", "CustomResourceDefinition") => Self::Field("spec"),
+            | ("apiextensions.k8s.io", "CustomResourceDefinition")
+            | (
+                "admissionregistration.k8s.io",
+                "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
+                | "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding",
+            ) => Self::Field("spec"),
             ("", "PodTemplate") => Self::Field("template"),
             ("apps", "Deployment") => Self::SpecAndAnnotations,
             ("scheduling.k8s.io", "PriorityClass") => Self::One,
@@ -60,7 +67,6 @@ impl Generation {
             ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
                 Self::Field("webhooks")
             }
-            ("admissionregistration.k8s.io", _) => Self::Field("spec"),
             _ => Self::None,
         }
     }

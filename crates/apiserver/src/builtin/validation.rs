@@ -107,7 +107,7 @@ fn validate(report: &mut Report, gvk: &Gvk, object: &Value, old: &Value) {
         (RBAC, "RoleBinding" | "ClusterRoleBinding") => rbac::validate_binding(report, object, kind),
         (DEVICES, "ResourceClaim") => device::validate_claim_spec(report, spec, object.at("spec")),
         (DEVICES, "ResourceClaimTemplate") => {
-            device::validate_claim_spec(report, spec.child("spec"), object.at("spec.spec"))
+            device::validate_claim_spec(report, spec.child("spec"), object.at("spec.spec"));
         }
         (DEVICES, "DeviceClass") => device::validate_class(report, object),
         (DEVICES, "ResourceSlice") => device::validate_slice(report, object, old),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{flag, list, strings, structure, text};
 use crate::schema::structural;
-use crate::schema::{Root, Schema, compile_error, uses_old_self};
+use crate::schema::{Purpose, Root, Schema, compile_error, uses_old_self};
 use crate::status::FieldError;
 
 const MAXIMUM_DEPTH: usize = 128;
@@ -320,11 +320,10 @@ impl Walker {
             let parsed = parsed.get_or_insert_with(|| Schema::parse(schema));
             let whole = place.root || flag(schema, "x-kubernetes-embedded-resource");
             let root = if whole { Root::Yes } else { Root::No };
-            for (key, expression) in
-                [("rule", text(rule, "rule")), ("messageExpression", text(rule, "messageExpression"))]
-            {
-                if let Some(why) =
-                    Some(expression).filter(|e| !e.is_empty()).and_then(|e| compile_error(parsed, &e, root))
+            for (key, purpose) in [("rule", Purpose::Rule), ("messageExpression", Purpose::Message)] {
+                let expression = text(rule, key);
+                if !expression.is_empty()
+                    && let Some(why) = compile_error(parsed, &expression, root, purpose)
                 {
                     let message = format!("Invalid value: {}: {why}", go_rule(rule));
                     self.rule_errors.push(FieldError { field: at(key), reason: "FieldValueInvalid", message });
@@ -405,4 +404,8 @@ fn go_rule(rule: &Value) -> String {
         quoted("fieldPath"),
         or_null("optionalOldSelf")
     )
+    // Go's JSON writes these three so that they are safe inside HTML.
+    .replace('<', "\\u003c")
+    .replace('>', "\\u003e")
+    .replace('&', "\\u0026")
 }

@@ -13,8 +13,7 @@ use crate::status::FieldError;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 9] =
-    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password", "string"];
+const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
 /// What is wrong with a definition (after `prepare`), or with its change from `old`.
 pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -46,7 +45,7 @@ pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         ));
     }
-    versions_of(definition, spec, &mut errors);
+    versions_of(definition, &mut errors);
     for key in ["plural", "singular", "kind", "listKind"] {
         if text(names, key).is_empty() {
             errors.push(FieldError::required(format!("spec.names.{key}"), ""));
@@ -74,7 +73,7 @@ fn places<'a>(definition: &'a Value, key: &str, top: &str) -> Vec<(String, &'a V
     if same { stated.take(1).collect() } else { stated.collect() }
 }
 
-fn versions_of(definition: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
+fn versions_of(definition: &Value, errors: &mut Vec<FieldError>) {
     for (index, version) in versions(definition).enumerate() {
         if version.pointer("/schema/openAPIV3Schema").is_none_or(Value::is_null) {
             errors.push(FieldError::required(format!("spec.versions[{index}].schema.openAPIV3Schema"), ""));
@@ -94,16 +93,18 @@ fn versions_of(definition: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
         }
         seen.push(name);
     }
-    let all = spec.get("versions").unwrap_or(&Value::Null);
+    if let Some(first) = seen.first() {
+        // The real server keeps the name of the first version a second time.
+        label(errors, "spec.version", first);
+    }
     let count = seen.len();
     seen.sort();
     seen.dedup();
     if seen.len() != count {
-        errors.push(FieldError::invalid("spec.versions", all, "must contain unique version names"));
+        errors.push(versions_error(definition, "must contain unique version names"));
     }
     if versions(definition).filter(|v| flag(v, "storage")).count() != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", all, why));
+        errors.push(versions_error(definition, "must have exactly one version marked as storage version"));
     }
     for (path, value, version) in places(definition, "schema", "validation") {
         if let Some(schema) = value.get("openAPIV3Schema").filter(|s| !s.is_null()) {
@@ -121,6 +122,26 @@ fn versions_of(definition: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
     }
     for (path, value, version) in places(definition, "selectableFields", "selectableFields") {
         selectable(value, version, &path, errors);
+    }
+}
+
+/// An error about all versions, which are shown as the real server keeps them: without what is the same in all.
+fn versions_error(definition: &Value, why: &str) -> FieldError {
+    let shown: Vec<String> = versions(definition)
+        .map(|version| {
+            format!(
+                "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":null,\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+                Value::from(text(version, "name")),
+                flag(version, "served"),
+                flag(version, "storage"),
+                flag(version, "deprecated")
+            )
+        })
+        .collect();
+    FieldError {
+        field: "spec.versions".to_owned(),
+        reason: "FieldValueInvalid",
+        message: format!("Invalid value: [{}]: {why}", shown.join(",")),
     }
 }
 
@@ -295,7 +316,7 @@ fn stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
     let all = Value::from(stored.clone());
     let path = "status.storedVersions";
     if stored.is_empty() {
-        errors.push(FieldError::invalid(path, &all, "must have at least one stored version"));
+        errors.push(FieldError::invalid(path, &Value::Null, "must have at least one stored version"));
         return;
     }
     let names: Vec<String> = versions(definition).map(|v| text(v, "name")).collect();

@@ -21,9 +21,8 @@ pub fn json(code: u16, value: &Value) -> Response {
     json_bytes(code, Bytes::from(serde_json::to_vec(value).unwrap_or_default()))
 }
 
-/// An error as a `Status`.
+/// An error as a `Status`; a client that accepts nothing the server can write gets plain text.
 pub fn error(error: &ApiError) -> Response {
-    // No form is left in which the client would read a `Status`.
     if error.code == 406 {
         return text(406, error.message.clone());
     }

@@ -3,8 +3,10 @@
 use crate::status::ApiError;
 use crate::table::IncludeObject;
 
-/// Media types the server can write.
-const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// What a client is told it could have asked for.
+const REPRESENTATIONS: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                               application/vnd.kubernetes.protobuf, application/json;stream=watch, \
+                               application/vnd.kubernetes.protobuf;stream=watch";
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub fn negotiate(accept: Option<&str>) -> Result<Form, ApiError> {
     let Some(accept) = accept.filter(|text| !text.trim().is_empty()) else { return Ok(Form::Object) };
     let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-    clauses.iter().find_map(Clause::form).ok_or_else(|| ApiError::not_acceptable(&ACCEPTED))
+    clauses.iter().find_map(Clause::form).ok_or_else(|| ApiError::new(406, "NotAcceptable", REPRESENTATIONS))
 }
 
 impl<'a> Clause<'a> {

@@ -145,3 +145,5 @@ fn numbers_are_printed_as_go_prints_them() {
     assert_eq!(go_pointer(&json!(100_000)), "&{100000}");
     assert_eq!(go_syntax(&json!("a")), "&value.valueUnstructured{Value:\"a\"}");
 }
+
+mod strategic;

@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use cel::common::ast::{CallExpr, Expr};
 use cel::objects::OptionalValue;
 use cel::parser::Parser;
 use cel::{Context, ExecutionError, Value as CelValue};
@@ -27,6 +28,12 @@ const DEEP_STACK: usize = 64 * 1024 * 1024;
 /// A longer message of a `messageExpression` is not used.
 const MAXIMUM_MESSAGE: usize = 5 * 1024;
 const MAXIMUM_DEPTH: usize = 256;
+const QUANTITY_RULE: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// Names that stand before the functions of a library.
+const NAMESPACES: [&str; 7] = ["optional", "sets", "math", "base64", "format", "strings", "ip"];
+/// Names of types, as values that `type(x)` can be compared with.
+const TYPE_NAMES: [&str; 9] = ["int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"];
 
 /// The compiled rules of one schema node, made at their first use and shared by all copies of the node.
 #[derive(Clone, Default)]
@@ -68,7 +75,7 @@ impl Compiled {
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     // The library has no type values: `type(self) == int` compares names.
-    for name in ["int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"] {
+    for name in TYPE_NAMES {
         context.add_variable_from_value(name, CelValue::String(Arc::new(name.to_owned())));
     }
     context.add_function("type", |value: CelValue| Arc::new(type_value(&value).to_owned()));
@@ -118,23 +125,71 @@ fn on_deep_stack<T: Send>(function: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
-/// Why an expression cannot be used with a schema, if so: it does not parse, or names a field that does not exist.
-pub fn compile_error(schema: &Schema, expression: &str, root: Root) -> Option<String> {
+/// What an expression is for, which decides the type it must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A rule: true or false.
+    Rule,
+    /// A message: text.
+    Message,
+}
+
+/// Why an expression cannot be used with a schema, if so: it does not parse, names what does not exist, or has the wrong type.
+pub fn compile_error(schema: &Schema, expression: &str, root: Root, purpose: Purpose) -> Option<String> {
     let program = match compile(expression) {
         Ok(expression) => expression.program,
         Err(why) => return Some(format!("compilation failed: {why}")),
     };
-    let name = cel_check::undefined_field(schema, &program, root)?;
-    // The parser keeps no positions: the first place where the field is written is the one meant.
-    let offset = expression.find(&format!(".{name}")).unwrap_or_default();
-    let line_start = expression[..offset].rfind('\n').map_or(0, |newline| newline + 1);
-    let line = expression[line_start..].lines().next().unwrap_or_default();
-    let (row, column) = (expression[..line_start].matches('\n').count() + 1, offset - line_start);
-    Some(format!(
-        "compilation failed: ERROR: <input>:{row}:{}: undefined field '{name}'\n | {line}\n | {}^",
-        column + 1,
-        ".".repeat(column)
-    ))
+    let mut known: Vec<&str> = TYPE_NAMES.to_vec();
+    known.extend(["self", "oldSelf"]);
+    known.extend(NAMESPACES);
+    let unknown_function = program.references().functions().into_iter().find(|name| !is_function(name)).map(|name| {
+        let message = format!("undeclared reference to '{name}' (in container '')");
+        cel_check::Mistake { word: format!("{name}("), message, shift: name.len() }
+    });
+    let checked = match unknown_function {
+        Some(mistake) => Err(mistake),
+        None => cel_check::check(schema, &program, root, &known),
+    };
+    match checked {
+        Err(mistake) => {
+            // The parser keeps no positions: the first place where the word is written is the one meant.
+            let offset = expression.find(&mistake.word).map_or(0, |offset| offset + mistake.shift);
+            let line_start = expression[..offset].rfind('\n').map_or(0, |newline| newline + 1);
+            let line = expression[line_start..].lines().next().unwrap_or_default();
+            let (row, column) = (expression[..line_start].matches('\n').count() + 1, offset - line_start);
+            Some(format!(
+                "compilation failed: ERROR: <input>:{row}:{}: {}\n | {line}\n | {}^",
+                column + 1,
+                mistake.message,
+                ".".repeat(column)
+            ))
+        }
+        Ok(kind) => match (purpose, kind) {
+            (Purpose::Rule, Some(Type::Object | Type::Array | Type::String | Type::Integer | Type::Number)) => {
+                Some("cel expression must evaluate to a bool".to_owned())
+            }
+            (Purpose::Message, Some(Type::Object | Type::Array | Type::Boolean | Type::Integer | Type::Number)) => {
+                Some("messageExpression must evaluate to a string".to_owned())
+            }
+            _ => None,
+        },
+    }
+}
+
+/// Whether there is a function of this name, perhaps behind the name of a library; operators count as functions.
+fn is_function(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_alphabetic())
+        || is_registered(name)
+        || NAMESPACES.iter().any(|library| is_registered(&format!("{library}.{name}")))
+}
+
+fn is_registered(name: &str) -> bool {
+    // The library does not tell what it knows, but it tells an unknown function from one that is called wrongly.
+    let call = CallExpr { func_name: name.to_owned(), ..CallExpr::default() };
+    let program = cel::IdedExpr { id: 0, expr: Expr::Call(call) };
+    let unknown = format!("undeclared reference to '{name}'");
+    execute(&Expression { program, nesting: 1 }, &FUNCTIONS).err() != Some(unknown)
 }
 
 /// Whether an expression mentions `oldSelf`.
@@ -246,7 +301,7 @@ impl Walker {
                 Ok(_) if !compiled.uses_old && nearest.is_some_and(|(new, old)| new == old) => {}
                 Ok(_) => {
                     let message = compiled.message.as_ref().and_then(|m| message_of(m, &scope));
-                    self.errors.push(failure(rule, message, path, &type_name));
+                    self.errors.push(failure(rule, message, schema, path, &type_name));
                 }
                 Err(why) => {
                     let subject = rule.message.as_deref().unwrap_or(&rule.rule).trim();
@@ -282,6 +337,13 @@ fn execute(expression: &Expression, scope: &Context<'_>) -> Result<CelValue, Str
                 CelValue::Int(index) => format!("index out of bounds: {index}"),
                 other => format!("index out of bounds: {other:?}"),
             },
+            ExecutionError::FunctionError { function, message } => match function.as_str() {
+                "int" | "uint" | "double" | "bool" => format!("type conversion error from 'string' to '{function}'"),
+                "duration" => "type conversion error from 'string' to 'google.protobuf.Duration'".to_owned(),
+                "timestamp" => "type conversion error from 'string' to 'google.protobuf.Timestamp'".to_owned(),
+                "quantity" => QUANTITY_RULE.to_owned(),
+                _ => message,
+            },
             ExecutionError::UndeclaredReference(name) => format!("undeclared reference to '{name}'"),
             other => other.to_string(),
         }),
@@ -295,12 +357,9 @@ fn message_of(program: &Expression, scope: &Context<'_>) -> Option<String> {
     (!text.is_empty() && !text.contains('\n') && text.len() <= MAXIMUM_MESSAGE).then(|| text.to_owned())
 }
 
-fn failure(rule: &Rule, message: Option<String>, path: &str, type_name: &Value) -> FieldError {
+fn failure(rule: &Rule, message: Option<String>, schema: &Schema, path: &str, type_name: &Value) -> FieldError {
     let path = match &rule.field_path {
-        // A path begins with a dot or with a quoted name in brackets; errors print the latter without quotes.
-        Some(more) => {
-            format!("{path}{}", more.replace("['", "[").replace("']", "]")).trim_start_matches('.').to_owned()
-        }
+        Some(more) => extend(path, schema, more),
         None if path.is_empty() => "<nil>".to_owned(),
         None => path.to_owned(),
     };
@@ -314,6 +373,22 @@ fn failure(rule: &Rule, message: Option<String>, path: &str, type_name: &Value) 
         Some("FieldValueDuplicate") => FieldError::duplicate(path, type_name),
         _ => FieldError::invalid(path, type_name, detail),
     }
+}
+
+/// A path with a `fieldPath` (`.a['b']`) behind it: fields are written with a dot, keys of maps in brackets.
+fn extend(path: &str, schema: &Schema, more: &str) -> String {
+    let mut path = path.to_owned();
+    let mut schema = Some(schema);
+    let names = more.replace("['", ".").replace("']", "");
+    for name in names.split('.').filter(|name| !name.is_empty()) {
+        if schema.is_some_and(|s| s.properties.is_empty() && s.additional.is_some()) {
+            path = format!("{path}[{name}]");
+        } else {
+            path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        }
+        schema = schema.and_then(|s| s.field(name));
+    }
+    path
 }
 
 /// The type word errors show instead of the value.

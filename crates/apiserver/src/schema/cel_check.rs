@@ -12,13 +12,31 @@ use super::{Schema, Type};
 
 const MAXIMUM_DEPTH: usize = 256;
 
-/// The first such field, as written.
-pub(super) fn undefined_field(schema: &Schema, expression: &cel::IdedExpr, root: Root) -> Option<String> {
+/// What is wrong with an expression.
+pub(super) struct Mistake {
+    /// The text at its place.
+    pub(super) word: String,
+    pub(super) message: String,
+    /// How far behind the beginning of the word the place is.
+    pub(super) shift: usize,
+}
+
+/// The type of an expression, where it is known, or the first mistake in it. `known` are names besides those of loops.
+pub(super) fn check(
+    schema: &Schema,
+    expression: &cel::IdedExpr,
+    root: Root,
+    known: &[&str],
+) -> Result<Option<Type>, Mistake> {
     let start = Node { schema, root };
-    let mut scope = BTreeMap::from([("self".to_owned(), Some(start)), ("oldSelf".to_owned(), Some(start))]);
-    let mut checker = Checker { missing: None };
-    checker.kind(&expression.expr, &mut scope, 0);
-    checker.missing
+    let mut scope: Scope<'_> = known.iter().map(|name| ((*name).to_owned(), None)).collect();
+    scope.extend([("self".to_owned(), Some(start)), ("oldSelf".to_owned(), Some(start))]);
+    let mut checker = Checker { mistake: None };
+    let kind = checker.kind(&expression.expr, &mut scope, 0).map(|node| node.schema.kind);
+    match checker.mistake {
+        Some(mistake) => Err(mistake),
+        None => Ok(kind),
+    }
 }
 
 /// How deep an expression is nested.
@@ -91,7 +109,7 @@ impl<'a> Node<'a> {
 type Scope<'a> = BTreeMap<String, Option<Node<'a>>>;
 
 struct Checker {
-    missing: Option<String>,
+    mistake: Option<Mistake>,
 }
 
 impl Checker {
@@ -101,10 +119,19 @@ impl Checker {
             return None;
         }
         match expression {
-            Expr::Ident(name) => scope.get(name).copied().flatten(),
+            Expr::Ident(name) => {
+                let node = scope.get(name);
+                // Names that the parser makes for its loops begin with `@` or underscores.
+                if node.is_none() && !name.starts_with(['@', '_']) {
+                    self.note(name.clone(), format!("undeclared reference to '{name}' (in container '')"));
+                }
+                node.copied().flatten()
+            }
             Expr::Select(select) => {
                 let operand = self.kind(&select.operand.expr, scope, depth + 1)?;
-                self.field(operand, &select.field)
+                let field = self.field(operand, &select.field);
+                // `has(a.b)` asks for the field; it is not its value.
+                if select.test { None } else { field }
             }
             Expr::Call(call) => {
                 let target = call.target.as_ref().and_then(|t| self.kind(&t.expr, scope, depth + 1));
@@ -168,9 +195,24 @@ impl Checker {
             return Some(Node::new(child));
         }
         let of_every_object = root == Root::Yes && ["apiVersion", "kind", "metadata"].contains(&name);
-        if schema.kind == Type::Object && !of_every_object && self.missing.is_none() {
-            self.missing = Some(name.to_owned());
-        }
+        let scalar = match schema.kind {
+            Type::String if schema.format.is_none() => "string",
+            Type::Integer => "int",
+            Type::Number => "double",
+            Type::Boolean => "bool",
+            Type::Object if !of_every_object => {
+                self.note(format!(".{name}"), format!("undefined field '{name}'"));
+                return None;
+            }
+            _ => return None,
+        };
+        self.note(format!(".{name}"), format!("type '{scalar}' does not support field selection"));
         None
+    }
+
+    fn note(&mut self, word: String, message: String) {
+        if self.mistake.is_none() {
+            self.mistake = Some(Mistake { word, message, shift: 0 });
+        }
     }
 }

@@ -6,6 +6,41 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use regex::Regex;
 
+/// The formats the real server knows, without their dashes.
+const KNOWN: [&str; 26] = [
+    "bsonobjectid",
+    "uri",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "cidr",
+    "mac",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "creditcard",
+    "ssn",
+    "hexcolor",
+    "rgbcolor",
+    "byte",
+    "password",
+    "date",
+    "duration",
+    "datetime",
+    "k8sshortname",
+    "k8slongname",
+];
+
+/// Whether the real server knows a format.
+pub(super) fn is_known(format: &str) -> bool {
+    KNOWN.contains(&format.replace('-', "").as_str())
+}
+
 /// Whether a string has a format.
 pub(super) fn matches(format: &str, text: &str) -> bool {
     // Dashes in format names do not count.
@@ -13,7 +48,7 @@ pub(super) fn matches(format: &str, text: &str) -> bool {
         "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
         "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
         "duration" => duration(text).is_some() || LONG_DURATION.is_match(text),
-        "byte" => base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
+        "byte" => !text.is_empty() && base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
         "uuid" => UUID.is_match(text),
         "uuid3" => UUID.is_match(text) && uuid_version(text) == Some('3'),
         "uuid4" => UUID.is_match(text) && uuid_version(text) == Some('4'),

@@ -57,7 +57,8 @@ fn parse(source: &Value, depth: usize) -> Schema {
         None => BTreeMap::new(),
     };
     schema.additional = match node.get("additionalProperties") {
-        Some(Value::Bool(true)) => Some(Arc::new(Schema { preserve_unknown_fields: true, ..Schema::default() })),
+        // Any value, but nothing is known of the fields of objects: those are pruned.
+        Some(Value::Bool(true)) => Some(Arc::new(Schema { nullable: true, ..Schema::default() })),
         Some(value @ Value::Object(_)) => Some(child(value)),
         _ => None,
     };

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::cel;
 use super::types;
-use super::{ListType, Schema, Type};
+use super::{ListType, Schema};
 use crate::status::FieldError;
 
 mod lists;
@@ -112,18 +112,29 @@ struct Pruner {
 impl Pruner {
     fn prune(&mut self, schema: &Schema, value: &mut Value, whole: Whole, depth: usize) {
         let schema = schema.resolved();
+        self.value(schema, value, whole, schema.preserve_unknown_fields, depth);
+    }
+
+    fn value(&mut self, schema: &Schema, value: &mut Value, whole: Whole, keeps_unknown: bool, depth: usize) {
         if depth > MAXIMUM_DEPTH {
             return;
         }
         match value {
-            Value::Object(fields) => self.prune_fields(schema, fields, whole, depth),
+            Value::Object(fields) => self.prune_fields(schema, fields, whole, keeps_unknown, depth),
             Value::Array(elements) => {
-                let Some(items) = &schema.items else { return };
+                let nothing = Schema::default();
+                let items = match &schema.items {
+                    Some(items) => items.resolved(),
+                    None if keeps_unknown => return,
+                    // A list where none may be: its elements have no known fields.
+                    None => &nothing,
+                };
                 let length = self.path.len();
                 for (index, element) in elements.iter_mut().enumerate() {
                     // Writing to a string cannot fail.
                     let _ = write!(self.path, "[{index}]");
-                    self.prune(items, element, Whole::of(items.resolved()), depth + 1);
+                    let keeps_unknown = keeps_unknown || items.preserve_unknown_fields;
+                    self.value(items, element, Whole::of(items), keeps_unknown, depth + 1);
                     self.path.truncate(length);
                 }
             }
@@ -131,8 +142,14 @@ impl Pruner {
         }
     }
 
-    fn prune_fields(&mut self, schema: &Schema, fields: &mut Map<String, Value>, whole: Whole, depth: usize) {
-        let keeps_unknown = schema.preserve_unknown_fields || schema.kind == Type::Any && schema.properties.is_empty();
+    fn prune_fields(
+        &mut self,
+        schema: &Schema,
+        fields: &mut Map<String, Value>,
+        whole: Whole,
+        keeps_unknown: bool,
+        depth: usize,
+    ) {
         let length = self.path.len();
         fields.retain(|name, value| {
             if !self.path.is_empty() {
@@ -238,7 +255,7 @@ fn embedded_objects(
             if schema.embedded_resource && root == Whole::No {
                 for name in ["apiVersion", "kind"] {
                     if fields.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                        errors.push(FieldError::required(child_path(path, name), "must not be empty"));
+                        errors.push(FieldError::required(child_path(path, name), ""));
                     }
                 }
             }

@@ -61,7 +61,9 @@ fn start(call: &Call) -> Result<Start, ApiError> {
         _ => {}
     }
     let version = query.text("resourceVersion");
-    let revision = version.map(parse_revision).transpose()?.unwrap_or(0);
+    // A list answers 400 to this; the real server's watch does not turn the error into a reason.
+    let unreadable = |error: ApiError| ApiError { code: 500, reason: "", ..error };
+    let revision = version.map(parse_revision).transpose().map_err(unreadable)?.unwrap_or(0);
     Ok(match (initial, revision) {
         (Some(true), at_least) => Start::State { announced: true, at_least },
         (None, 0) => Start::State { announced: false, at_least: 0 },

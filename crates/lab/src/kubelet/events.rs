@@ -48,7 +48,7 @@ impl Kubelets {
         entry.events.insert(event_key.clone(), (name.clone(), 1));
         let node = self.nodes[entry.node].spec.name.clone();
         let (reason, message, _) = &event_key;
-        self.write_event(Note { namespace, name, involved, warning, reason, message, node: &node });
+        self.write_event(&Note { namespace, name, involved, warning, reason, message, node: &node });
     }
 
     /// Writes an event about a node.
@@ -58,10 +58,10 @@ impl Kubelets {
         // The kubelet puts the name where the uid belongs, and tools rely on it.
         let involved = json!({"kind": "Node", "name": node, "uid": node});
         let name = format!("{node}.{:x}", self.clock.now().as_nanosecond().unsigned_abs() + u128::from(self.sequence));
-        self.write_event(Note { namespace: "default", name, involved, warning: false, reason, message, node: &node });
+        self.write_event(&Note { namespace: "default", name, involved, warning: false, reason, message, node: &node });
     }
 
-    fn write_event(&mut self, note: Note<'_>) {
+    fn write_event(&mut self, note: &Note<'_>) {
         let now = seconds(self.clock.now());
         let event = json!({
             "apiVersion": "v1",

@@ -36,6 +36,7 @@ pub(super) enum Power {
 }
 
 /// One node.
+#[expect(clippy::struct_excessive_bools, reason = "four independent calls that may be under way")]
 pub(super) struct NodeState {
     pub(super) spec: NodeSpec,
     pub(super) power: Power,

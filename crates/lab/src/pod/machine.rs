@@ -9,7 +9,7 @@ use crate::seed::Seed;
 
 /// The kubelet's first restart delay; the very first restart is immediate.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);
+const LONGEST_BACK_OFF: Duration = Duration::from_mins(5);
 /// A container that ran this long starts with a clean slate.
 const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_secs(600);
 

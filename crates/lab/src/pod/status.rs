@@ -68,7 +68,8 @@ impl PodMachine {
         let restarts: u32 = self.containers.iter().map(|container| container.restarts).sum();
         let mut text = format!("{} {ready}/{}", self.phase().name(), counted().count());
         if restarts > 0 {
-            text.push_str(&format!(" restarts={restarts}"));
+            text.push_str(" restarts=");
+            text.push_str(&restarts.to_string());
         }
         let in_back_off = |container: &super::machine::ContainerState| {
             matches!(&container.state, State::Waiting { back_off: Some(_) })

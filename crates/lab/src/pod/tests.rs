@@ -24,6 +24,7 @@ fn delays() -> Delays {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a literal at every call")]
 fn pod(spec: Value, annotations: Value) -> Pod {
     let mut spec = spec;
     if spec.get("containers").is_none() {
@@ -48,7 +49,7 @@ fn life(pod: &Pod, until: i64, delete: Option<(i64, u64)>) -> String {
     let mut story = format!("0 {}\n", machine.summary());
     let mut delete = delete;
     loop {
-        let wake = machine.wake().map(|wake| wake.as_second());
+        let wake = machine.wake().map(Timestamp::as_second);
         let deletion = delete.map(|(time, _)| time);
         let Some(now) = [wake, deletion].into_iter().flatten().min().filter(|now| *now <= until) else { break };
         let before = machine.summary();
@@ -148,7 +149,7 @@ fn a_second_deletion_can_only_shorten_the_time() {
     machine.step(at(1));
     machine.delete(Duration::from_secs(30), at(10));
     assert_eq!(machine.wake(), Some(at(40)));
-    machine.delete(Duration::from_secs(60), at(11));
+    machine.delete(Duration::from_mins(1), at(11));
     assert_eq!(machine.wake(), Some(at(40)));
     machine.delete(Duration::from_secs(1), at(12));
     assert_eq!(machine.wake(), Some(at(13)));

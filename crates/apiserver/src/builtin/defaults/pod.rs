@@ -51,29 +51,39 @@ pub(super) fn pod_defaults(object: &mut Value) {
     pod_addresses(object);
 }
 
-const VOLUME: &[Rule] = &[
-    ("secret?.defaultMode", Missing, Number(0o644)),
-    ("configMap?.defaultMode", Missing, Number(0o644)),
-    ("downwardAPI?.defaultMode", Missing, Number(0o644)),
-    ("downwardAPI?.items[].fieldRef?.apiVersion", Zero, Text("v1")),
-    ("downwardAPI?.items[].resourceFieldRef?.divisor", Missing, Text("0")),
-    ("projected?.defaultMode", Missing, Number(0o644)),
-    ("projected?.sources[].downwardAPI?.items[].fieldRef?.apiVersion", Zero, Text("v1")),
-    ("projected?.sources[].serviceAccountToken?.expirationSeconds", Missing, Number(3600)),
-    ("hostPath?.type", Missing, Text("")),
-    ("ephemeral?.volumeClaimTemplate?.metadata", Missing, EmptyObject),
-    ("ephemeral?.volumeClaimTemplate?.spec.volumeMode", Missing, Text("Filesystem")),
-    ("iscsi?.iscsiInterface", Zero, Text("default")),
-    ("rbd?.pool", Zero, Text("rbd")),
-    ("rbd?.user", Zero, Text("admin")),
-    ("rbd?.keyring", Zero, Text("/etc/ceph/keyring")),
-    ("azureDisk?.cachingMode", Missing, Text("ReadWrite")),
-    ("azureDisk?.fsType", Missing, Text("ext4")),
-    ("azureDisk?.readOnly", Missing, Flag(false)),
-    ("azureDisk?.kind", Missing, Text("Shared")),
-    ("scaleIO?.storageMode", Zero, Text("ThinProvisioned")),
-    ("scaleIO?.fsType", Zero, Text("xfs")),
-];
+/// Defaults of one source of a volume, by the name of the source.
+fn volume_rules(source: &str) -> &'static [Rule] {
+    match source {
+        "secret" | "configMap" => &[("defaultMode", Missing, Number(0o644))],
+        "downwardAPI" => &[
+            ("defaultMode", Missing, Number(0o644)),
+            ("items[].fieldRef?.apiVersion", Zero, Text("v1")),
+            ("items[].resourceFieldRef?.divisor", Missing, Text("0")),
+        ],
+        "projected" => &[
+            ("defaultMode", Missing, Number(0o644)),
+            ("sources[].downwardAPI?.items[].fieldRef?.apiVersion", Zero, Text("v1")),
+            ("sources[].serviceAccountToken?.expirationSeconds", Missing, Number(3600)),
+        ],
+        "hostPath" => &[("type", Missing, Text(""))],
+        "ephemeral" => &[
+            ("volumeClaimTemplate?.metadata", Missing, EmptyObject),
+            ("volumeClaimTemplate?.spec.volumeMode", Missing, Text("Filesystem")),
+        ],
+        "iscsi" => &[("iscsiInterface", Zero, Text("default"))],
+        "rbd" => {
+            &[("pool", Zero, Text("rbd")), ("user", Zero, Text("admin")), ("keyring", Zero, Text("/etc/ceph/keyring"))]
+        }
+        "azureDisk" => &[
+            ("cachingMode", Missing, Text("ReadWrite")),
+            ("fsType", Missing, Text("ext4")),
+            ("readOnly", Missing, Flag(false)),
+            ("kind", Missing, Text("Shared")),
+        ],
+        "scaleIO" => &[("storageMode", Zero, Text("ThinProvisioned")), ("fsType", Zero, Text("xfs"))],
+        _ => &[],
+    }
+}
 
 const PROBE: &[Rule] = &[
     ("timeoutSeconds", Zero, Number(1)),
@@ -126,8 +136,11 @@ fn volume_defaults(volume: &mut Value) {
     if volume.as_object().is_some_and(|volume| volume.keys().all(|key| key == "name")) {
         volume.set("emptyDir", json!({}));
     }
-    if !volume.has("emptyDir") {
-        apply(VOLUME, volume);
+    let Some(volume) = volume.as_object_mut() else { return };
+    for (name, source) in volume.iter_mut() {
+        if source.is_object() {
+            apply(volume_rules(name), source);
+        }
     }
 }
 

@@ -270,9 +270,10 @@ pub(super) fn present(group: &str, kind: &str, version: &str) -> &'static [Rule]
         | ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
         | ("", "PersistentVolumeClaim" | "PersistentVolume") => &[("status", Missing, EmptyObject)],
         ("", "ResourceQuota") => &[("spec", Missing, EmptyObject), ("status", Missing, EmptyObject)],
-        ("coordination.k8s.io", "Lease") => &[("spec", Missing, EmptyObject)],
+        ("", "Namespace") | ("coordination.k8s.io", "Lease") | ("resource.k8s.io", "DeviceClass") => {
+            &[("spec", Missing, EmptyObject)]
+        }
         ("", "Service") | ("networking.k8s.io", "Ingress") => &[("status.loadBalancer", Missing, EmptyObject)],
-        ("", "Namespace") => &[("spec", Missing, EmptyObject)],
         ("", "Node") => &[
             ("spec", Missing, EmptyObject),
             ("status.daemonEndpoints.kubeletEndpoint.Port", Absent, Number(0)),
@@ -325,7 +326,6 @@ pub(super) fn present(group: &str, kind: &str, version: &str) -> &'static [Rule]
         }
         ("storage.k8s.io", "VolumeAttachment") => &[("status.attached", Absent, Flag(false))],
         ("storage.k8s.io", "CSINode") => &[("spec.drivers", Absent, Null)],
-        ("resource.k8s.io", "DeviceClass") => &[("spec", Missing, EmptyObject)],
         ("networking.k8s.io", "NetworkPolicy") => &[("spec.podSelector", Missing, EmptyObject)],
         _ => &[],
     }

@@ -103,7 +103,10 @@ fn drop_nulls(value: &mut Value, group: &str, kind: &str, depth: usize) {
     }
     match value {
         Value::Object(map) => {
-            map.retain(|_, value| !value.is_null());
+            // rebuilding the map is dear and nulls are rare
+            if map.values().any(Value::is_null) {
+                map.retain(|_, value| !value.is_null());
+            }
             for (name, value) in map.iter_mut() {
                 if matches!(value, Value::Object(_) | Value::Array(_)) && !is_raw(group, kind, name) {
                     drop_nulls(value, group, kind, depth - 1);
@@ -120,8 +123,10 @@ fn drop_nulls(value: &mut Value, group: &str, kind: &str, depth: usize) {
 }
 
 fn omit(object: Option<&mut Object>, names: &[&str]) {
-    if let Some(object) = object {
-        object.retain(|name, value| !is_empty(value) || names.binary_search(&name.as_str()).is_err());
+    let Some(object) = object else { return };
+    let is_omitted = |name: &String, value: &Value| is_empty(value) && names.binary_search(&name.as_str()).is_ok();
+    if object.iter().any(|(name, value)| is_omitted(name, value)) {
+        object.retain(|name, value| !is_omitted(name, value));
     }
 }
 

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::builtin::access::Read;
 
 #[test]
 fn defaults_do_not_change_an_object_that_has_them() {

@@ -36,7 +36,7 @@ fn services_get_addresses_of_the_service_range() {
     let service = resource("v1", "Service", Scope::Namespaced);
     let given = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"type": "NodePort", "ports": [{"port": 80}, {"port": 81, "name": "b"}]}});
     let mut object = given.clone();
-    crate::builtin::defaults::set_defaults(&service.gvk, &mut object);
+    defaults::set_defaults(&service.gvk, &mut object);
     prepare_for_create(&service, &mut object);
     assert!(object.text("spec.clusterIP").starts_with("10."));
     let ports: Vec<i64> = object.list("spec.ports").iter().map(|port| port.count("nodePort")).collect();
@@ -44,11 +44,6 @@ fn services_get_addresses_of_the_service_range() {
 }
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "a measurement for people, printed with --nocapture"
-)]
 fn a_pod_is_defaulted_and_checked_quickly() {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -59,7 +59,9 @@ pub(super) fn validate_node_update(report: &mut Report, node: &Value, old: &Valu
 /// A namespace.
 pub(super) fn validate_namespace(report: &mut Report, namespace: &Value) {
     let path = SPEC.child("finalizers");
-    for finalizer in namespace.list("spec.finalizers").iter().filter_map(Value::as_str) {
+    for (index, finalizer) in namespace.list("spec.finalizers").iter().enumerate() {
+        let Some(finalizer) = finalizer.as_str() else { continue };
+        let path = path.index(index);
         report.complain(path, finalizer, qualified_name(finalizer));
         if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
             report.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
@@ -381,12 +383,7 @@ pub(super) fn validate_event(report: &mut Report, event: &Value, group: &str) {
     let (namespace, about) = (event.text("metadata.namespace"), event.at(object).text("namespace"));
     let path = Path::Name("involvedObject.namespace");
     let mismatch = "does not match event.namespace";
-    if !event.has("eventTime") {
-        let fits = if about.is_empty() { matches!(namespace, "" | "default") } else { about == namespace };
-        if !fits {
-            report.invalid(path, about, mismatch);
-        }
-    } else {
+    if event.has("eventTime") {
         if about.is_empty() && !matches!(namespace, "default" | "kube-system") {
             report.invalid(path, about, mismatch);
         }
@@ -406,6 +403,11 @@ pub(super) fn validate_event(report: &mut Report, event: &Value, group: &str) {
         let note = if group.is_empty() { "message" } else { "note" };
         if event.text(note).len() > 1024 {
             report.invalid(Path::Name("message"), "", "can have at most 1024 characters");
+        }
+    } else {
+        let fits = if about.is_empty() { matches!(namespace, "" | "default") } else { about == namespace };
+        if !fits {
+            report.invalid(path, about, mismatch);
         }
     }
     if group.is_empty() {

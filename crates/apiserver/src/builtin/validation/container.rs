@@ -480,11 +480,10 @@ fn validate_handler(report: &mut Report, path: Path<'_>, handler: &Value, pod: &
 
 /// A port by number or name.
 pub(super) fn validate_port(report: &mut Report, path: Path<'_>, port: &Value) {
-    match port {
-        Value::String(name) => report.complain(path, name, port_name(name)),
-        _ => {
-            let number = port.as_i64().unwrap_or(0);
-            report.complain_number(path, number, port_number(number));
-        }
+    if let Value::String(name) = port {
+        report.complain(path, name, port_name(name));
+    } else {
+        let number = port.as_i64().unwrap_or(0);
+        report.complain_number(path, number, port_number(number));
     }
 }

@@ -63,7 +63,9 @@ pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
 
 /// `nvidia.com/gpu` and the like.
 pub(crate) fn is_extended(name: &str) -> bool {
-    !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+    // it must still be a name when a quota puts `requests.` in front of it
+    let fits = name.split_once('/').is_some_and(|(prefix, _)| prefix.len() + "requests.".len() <= 253);
+    !is_native(name) && !name.starts_with("requests.") && fits && qualified_name(name).is_empty()
 }
 
 /// What can be asked for the pod as a whole.
@@ -275,7 +277,7 @@ fn maximum(into: &mut BTreeMap<String, Quantity>, other: BTreeMap<String, Quanti
         into.entry(name)
             .and_modify(|most| {
                 if quantity > *most {
-                    *most = quantity
+                    *most = quantity;
                 }
             })
             .or_insert(quantity);

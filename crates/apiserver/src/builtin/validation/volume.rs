@@ -85,10 +85,8 @@ fn validate_source(report: &mut Report, path: Path<'_>, volume: &Value) {
     };
     let (source, source_path) = (volume.at(first), path.child(first));
     match *first {
-        "emptyDir" => {
-            if Quantity::from_value(source.at("sizeLimit")).is_ok_and(Quantity::is_negative) {
-                report.forbidden(source_path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
-            }
+        "emptyDir" if Quantity::from_value(source.at("sizeLimit")).is_ok_and(Quantity::is_negative) => {
+            report.forbidden(source_path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
         }
         "hostPath" => {
             let host_path = source.text("path");

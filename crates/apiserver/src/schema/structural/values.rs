@@ -121,6 +121,18 @@ fn wrong_type(schema: &Schema, value: &Value, path: &str) -> Option<FieldError> 
         Type::Boolean => "boolean",
         Type::IntOrString => "integer,string",
     };
+    if schema.kind == Type::String
+        && let Some(name) = schema.format.as_deref().filter(|name| format::is_known(name))
+    {
+        // Quirks of the real validator: with a format, a list passes for a string, and other values are called by their formats.
+        return match value {
+            Value::String(_) | Value::Array(_) => None,
+            Value::Null => Some(type_error(path, expected, &Value::from("null"))),
+            Value::Number(number) if number.is_f64() => Some(type_error(path, name, &Value::from("float64"))),
+            Value::Number(_) => Some(type_error(path, name, &Value::from("int64"))),
+            Value::Bool(_) | Value::Object(_) => Some(type_error(path, name, &Value::from(""))),
+        };
+    }
     let fits = match schema.kind {
         Type::Integer => whole(value),
         Type::Number => value.is_number(),
@@ -144,8 +156,10 @@ fn name_of(path: &str) -> String {
 }
 
 fn enumeration(schema: &Schema, value: &Value, path: &str, outcome: &mut Outcome) {
+    // As in the real server, null is never a member, not even when it is listed.
     let equal = |allowed: &Value| {
-        allowed == value || allowed.as_f64().is_some_and(|a| value.as_f64().is_some_and(|v| a.total_cmp(&v).is_eq()))
+        allowed == value && !value.is_null()
+            || allowed.as_f64().is_some_and(|a| value.as_f64().is_some_and(|v| a.total_cmp(&v).is_eq()))
     };
     if schema.enumeration.is_empty() || schema.enumeration.iter().any(equal) {
         return;
@@ -156,7 +170,7 @@ fn enumeration(schema: &Schema, value: &Value, path: &str, outcome: &mut Outcome
         .map(|allowed| allowed.as_str().map_or_else(|| allowed.to_string(), str::to_owned))
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    outcome.add(FieldError::not_supported(name_of(path), value, &words));
+    outcome.add(FieldError::not_supported(name_of(path), &shown(value), &words));
 }
 
 fn limits(constraints: &Constraints, value: &Value, path: &str, outcome: &mut Outcome) {
@@ -167,8 +181,8 @@ fn limits(constraints: &Constraints, value: &Value, path: &str, outcome: &mut Ou
             }
         }
         Value::Number(number) => {
-            for why in number_limits(constraints, number.as_f64().unwrap_or_default()) {
-                outcome.add(invalid(path, value, &why));
+            for why in number_limits(constraints, number.as_f64().unwrap_or_default(), !number.is_f64()) {
+                outcome.add(invalid(path, &shown(value), &why));
             }
         }
         Value::Array(elements) => {
@@ -220,9 +234,12 @@ fn text_limits(constraints: &Constraints, text: &str, path: &str) -> Option<Fiel
     }
 }
 
-fn number_limits(constraints: &Constraints, number: f64) -> Vec<String> {
+fn number_limits(constraints: &Constraints, number: f64, whole: bool) -> Vec<String> {
     let mut errors = Vec::new();
-    if let Some(factor) = constraints.multiple_of.filter(|factor| *factor > 0.0) {
+    // The factor for whole numbers is itself taken as a whole number.
+    let factor =
+        constraints.multiple_of.map(|factor| if number.fract() == 0.0 && whole { factor.trunc() } else { factor });
+    if let Some(factor) = factor.filter(|factor| *factor > 0.0) {
         let quotient = number / factor;
         if (quotient - quotient.round()).abs() > 1e-9 {
             errors.push(format!("should be a multiple of {}", plain(factor)));
@@ -243,6 +260,15 @@ fn number_limits(constraints: &Constraints, number: f64) -> Vec<String> {
         }
     }
     errors
+}
+
+/// A value as errors show it: whole numbers without a fraction.
+fn shown(value: &Value) -> Value {
+    #[expect(clippy::cast_possible_truncation, reason = "checked to be a whole number that fits")]
+    match value.as_f64() {
+        Some(number) if number.fract() == 0.0 && number.abs() < 1e15 => Value::from(number as i64),
+        _ => value.clone(),
+    }
 }
 
 /// A number as Go prints it: whole numbers without a fraction.
