@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use crate::discovery::VersionPriority;
 use crate::resource::{Gvk, Origin, PrinterColumn, Resource, ScalePaths, Scope, Subresource};
 use crate::schema::Schema;
 
@@ -87,11 +88,30 @@ pub fn resources(definition: &Value) -> Vec<Resource> {
                     scale: version.pointer("/subresources/scale").filter(|s| s.is_object()).map(scale_paths),
                     columns: list(version, "additionalPrinterColumns").map(column).collect(),
                     selectable_fields: list(version, "selectableFields").map(|f| text(f, "jsonPath")).collect(),
+                    deprecation: flag(version, "deprecated").then(|| deprecation(definition, version, &gvk)),
                 },
                 gvk,
             }
         })
         .collect()
+}
+
+/// The definition's own warning, else one that names the newest better version.
+fn deprecation(definition: &Value, version: &Value, gvk: &Gvk) -> String {
+    if let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) {
+        return warning.to_owned();
+    }
+    let Gvk { group, version, kind } = gvk;
+    let names: Vec<String> = versions(definition)
+        .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
+        .map(|other| text(other, "name"))
+        .collect();
+    let newest =
+        names.iter().map(|name| VersionPriority::of(name)).filter(|name| *name > VersionPriority::of(version)).max();
+    match newest {
+        Some(newest) => format!("{group}/{version} {kind} is deprecated; use {group}/{} {kind}", newest.name()),
+        None => format!("{group}/{version} {kind} is deprecated"),
+    }
 }
 
 fn subresources(version: &Value, gvk: &Gvk) -> Vec<Subresource> {

@@ -28,7 +28,8 @@ use self::decode::BODY_LIMIT;
 use self::path::{Path, ResourcePath};
 use self::query::Query;
 use crate::admission::UserInfo;
-use crate::resource::Scope;
+use crate::registry::Entry;
+use crate::resource::{Origin, Scope};
 use crate::server::ApiServer;
 use crate::status::ApiError;
 use crate::verbs;
@@ -50,6 +51,7 @@ async fn serve(State(server): State<ApiServer>, request: Request) -> Response {
         Path::Resource(path) => {
             let head = *request.method() == Method::HEAD;
             let response = resource(&server, path, request).await.unwrap_or_else(|error| answer::error(&error));
+            // No resource has the verb, but the body of its refusal is not for HEAD to send.
             if head { response.map(|_| Body::empty()) } else { response }
         }
         Path::Other(segments) => documents::serve(&server, &segments, &request),
@@ -80,9 +82,17 @@ async fn resource(server: &ApiServer, path: ResourcePath, request: Request) -> R
         headers: parts.headers,
         body,
         form,
-        warnings: Vec::new(),
+        warnings: deprecation(entry),
     };
     verbs::dispatch(call, &parts.method).await
+}
+
+/// The warning that comes with every answer of a deprecated version.
+fn deprecation(entry: &Entry) -> Vec<String> {
+    match &entry.resource.origin {
+        Origin::Custom { deprecation, .. } => deprecation.iter().cloned().collect(),
+        Origin::BuiltIn => Vec::new(),
+    }
 }
 
 async fn read(body: Body, headers: &HeaderMap) -> Result<Bytes, ApiError> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::object::Object;
-use crate::resource::{Gvk, Resource, Scope};
+use crate::resource::{Gvk, Origin, Resource, Scope};
 use crate::{builtin, crd, event_conversion, openapi};
 
 /// Where the objects of a resource are kept, in which version.
@@ -93,7 +93,7 @@ impl Entry {
 
     /// Whether this is a kind of Kubernetes itself.
     pub fn is_builtin(&self) -> bool {
-        matches!(self.resource.origin, crate::resource::Origin::BuiltIn)
+        matches!(self.resource.origin, Origin::BuiltIn)
     }
 
     /// Whether objects live in namespaces.
@@ -234,6 +234,11 @@ impl Registry {
     /// Whether anything is served at `group/version`.
     pub fn has_version(&self, group: &str, version: &str) -> bool {
         self.groups.contains_key(&format!("{group}/{version}"))
+    }
+
+    /// Whether Kubernetes itself serves something in the group.
+    pub fn is_builtin_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|r| r.gvk.group == group && matches!(r.origin, Origin::BuiltIn))
     }
 
     /// Whether anything is served in the group.

@@ -92,6 +92,8 @@ pub enum Origin {
         columns: Vec<PrinterColumn>,
         /// JSON paths of `selectableFields`.
         selectable_fields: Vec<String>,
+        /// What every answer in a deprecated version warns of.
+        deprecation: Option<String>,
     },
 }
 

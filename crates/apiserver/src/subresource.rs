@@ -21,7 +21,7 @@ use crate::verbs::{get, not_allowed, patch, update};
 /// Carries out a request to the subresource `name`.
 pub(crate) async fn dispatch(call: &mut Call, name: &str, method: &Method) -> Result<Response, ApiError> {
     let verb = match method.as_str() {
-        "GET" | "HEAD" => "get",
+        "GET" => "get",
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",

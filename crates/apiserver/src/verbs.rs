@@ -39,9 +39,9 @@ async fn resource(call: &mut Call, method: &Method) -> Result<Response, ApiError
     let named = call.path.name.is_some();
     let watches = call.path.watch || call.query.flag("watch");
     let verb = match (method.as_str(), named) {
-        ("GET" | "HEAD", _) if watches => "watch",
-        ("GET" | "HEAD", true) => "get",
-        ("GET" | "HEAD", false) => "list",
+        ("GET", _) if watches => "watch",
+        ("GET", true) => "get",
+        ("GET", false) => "list",
         ("POST", false) => "create",
         ("PUT", true) => "update",
         ("PATCH", true) => "patch",

@@ -155,7 +155,13 @@ fn reset_fields(step: &Value, custom: bool) -> ResetFields {
     let gvk = Gvk::new("", "v1", step["object"]["kind"].as_str().expect("a kind"));
     let status = Subresource { name: "status".to_owned(), kind: gvk.clone(), verbs: Vec::new() };
     let origin = if custom {
-        Origin::Custom { definition: String::new(), scale: None, columns: Vec::new(), selectable_fields: Vec::new() }
+        Origin::Custom {
+            definition: String::new(),
+            scale: None,
+            columns: Vec::new(),
+            selectable_fields: Vec::new(),
+            deprecation: None,
+        }
     } else {
         Origin::BuiltIn
     };

@@ -40,6 +40,7 @@ pub const CASES: &[Case] = conformance![
     apply_of_two_elements_with_one_key_is_refused,
     apply_of_malformed_yaml_is_400,
     apply_takes_yaml,
+    apply_takes_what_kubectl_generates,
     force_is_for_apply_only,
     a_dry_run_apply_changes_nothing,
     a_dry_run_apply_of_a_new_object_stores_nothing,
@@ -390,6 +391,22 @@ async fn apply_takes_yaml(s: &Setting) -> Result<()> {
     let body = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  text: |\n    two\n    lines\n";
     let answer = send_yaml(s, &s.core("configmaps/a"), body).await?.expect(201)?;
     answer.expect_value("/data/text", "two\nlines\n")?;
+    Ok(())
+}
+
+async fn apply_takes_what_kubectl_generates(s: &Setting) -> Result<()> {
+    let mut body = template("a", &json!({ "containers": [{ "name": "x", "image": "x:1", "resources": {} }] }));
+    body["metadata"]["creationTimestamp"] = Value::Null;
+    body["spec"]["replicas"] = json!(0);
+    body["spec"]["strategy"] = json!({});
+    body["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+    body["status"] = json!({});
+    let path = s.group("apps/v1", "deployments/a?fieldManager=one&dryRun=All");
+    let answer = s.server.patch(PatchKind::Apply, &path, &body).await?.expect(201)?;
+    answer.string("/metadata/creationTimestamp")?;
+    answer
+        .expect_value("/spec/template/metadata/creationTimestamp", Value::Null)?
+        .expect_value("/spec/strategy/type", "RollingUpdate")?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! Each case is a sequence of requests and what can be observed of the answers: code, object, watch events, `reason`. Where the
 //! two servers disagree, the embedded one is wrong. A case says nothing about timing and nothing about what only one of them has.
 
+mod admission;
 mod apply;
 mod bodies;
 mod custom;
@@ -17,6 +18,8 @@ mod patches;
 mod setting;
 mod subresources;
 mod watches;
+mod webhook_server;
+mod webhooks;
 mod widget;
 mod workloads;
 
@@ -40,6 +43,8 @@ fn main() -> ExitCode {
         discovery::CASES,
         workloads::CASES,
         kinds::CASES,
+        admission::CASES,
+        webhooks::CASES,
     ]
     .concat();
     harness::main(&cases)

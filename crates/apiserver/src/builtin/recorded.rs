@@ -56,6 +56,7 @@ pub(super) fn resource(api_version: &str, kind: &str, scope: Scope) -> Resource 
                 scale: None,
                 columns: Vec::new(),
                 selectable_fields: Vec::new(),
+                deprecation: None,
             },
             _ => Origin::BuiltIn,
         },

@@ -15,6 +15,11 @@ impl<'a> VersionPriority<'a> {
     pub fn of(name: &'a str) -> Self {
         Self { name, numbers: numbers(name) }
     }
+
+    /// The version's name.
+    pub fn name(self) -> &'a str {
+        self.name
+    }
 }
 
 impl Ord for VersionPriority<'_> {

@@ -43,6 +43,8 @@ pub fn serve(server: &ApiServer, segments: &[String], request: &Request) -> Resp
         ["apis", group, version] if registry.has_version(group, version) => {
             answer::json(200, &discovery::api_resource_list(group, version, registry.resources()))
         }
+        ["api", _] => answer::unknown_resource(true),
+        ["apis", group, _] if registry.is_builtin_group(group) => answer::unknown_resource(true),
         [] => answer::json(200, &json!({"paths": paths(&registry)})),
         _ => answer::text(404, "404 page not found\n"),
     }

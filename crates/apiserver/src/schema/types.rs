@@ -1,5 +1,6 @@
 //! Values of built-in kinds whose JSON type their Go type cannot take: a real server fails to decode such a body and answers 400.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Number, Value};
 
 use super::{Schema, Type};
@@ -65,6 +66,18 @@ fn walk(node: &Schema, value: &Value, place: &Place, errors: &mut Vec<String>, d
                 }
             }
         }
+        (Type::String, Value::String(text)) if structure_of(node) == "MicroTime" => {
+            if !text.is_empty() && !has_microseconds(text) {
+                errors.push(format!(
+                    "parsing time {value} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {value} as \".000000\""
+                ));
+            }
+        }
+        (Type::String, Value::String(text)) if schema.format.as_deref() == Some("byte") => {
+            if let Some(position) = first_not_base64(text) {
+                errors.push(format!("illegal base64 data at input byte {position}"));
+            }
+        }
         (Type::String, Value::String(text)) => {
             if schema.format.as_deref() == Some("date-time")
                 && !text.is_empty()
@@ -93,6 +106,23 @@ fn walk(node: &Schema, value: &Value, place: &Place, errors: &mut Vec<String>, d
         }
         _ => errors.push(place.refuse(kind_of(value), &type_of(node))),
     }
+}
+
+/// A time with exactly six digits behind the second.
+fn has_microseconds(text: &str) -> bool {
+    let fraction = text.split_once('.').map(|(_, rest)| rest.trim_end_matches(|c: char| !c.is_ascii_digit()));
+    let digits = fraction.map(|rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    digits == Some(6) && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// Where text stops being base64 with padding, if it does. Line breaks do not count.
+fn first_not_base64(text: &str) -> Option<usize> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\r' | b'\n');
+    if let Some(position) = text.bytes().position(|byte| !known(byte)) {
+        return Some(position);
+    }
+    let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    STANDARD.decode(&plain).is_err().then_some(text.len())
 }
 
 fn fits(number: &Number, format: Option<&str>) -> bool {

@@ -79,8 +79,8 @@ fn assign(call: &Call, binding: &Value, node: &str, dry_run: DryRun) -> Result<(
             return Ok(());
         }
         pod["spec"]["nodeName"] = json!(node);
+        // Labels of the binding do not reach the pod: that is for a later version of Kubernetes.
         copy(binding, &mut pod, "annotations");
-        copy(binding, &mut pod, "labels");
         set_condition(&mut pod, json!({"type": "PodScheduled", "status": "True"}), &call.core.now_text());
         match call.core.replace(&pods, &object.key, object.revision, &pod) {
             Ok(_) => return Ok(()),

@@ -9,7 +9,7 @@ use tower::ServiceExt;
 
 use crate::http::answer;
 use crate::http::call::Call;
-use crate::status::ApiError;
+use crate::status::{ApiError, FieldError, Subject};
 
 /// Options that travel on to the node.
 const PASSED_ON: [&str; 8] =
@@ -18,6 +18,7 @@ const PASSED_ON: [&str; 8] =
 /// Streams the log of a container of the pod in the path.
 pub(crate) async fn log(call: &Call) -> Result<Response, ApiError> {
     let pod = call.stored()?.value();
+    check_options(call)?;
     let container = container(call, &pod)?;
     let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
     if node.is_empty() {
@@ -50,6 +51,27 @@ pub(crate) async fn log(call: &Call) -> Result<Response, ApiError> {
         _ => "InternalError",
     };
     Err(ApiError::new(code, reason, text))
+}
+
+/// 422 for numbers that make no sense.
+fn check_options(call: &Call) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    for (name, least, why) in [
+        ("tailLines", 0, "must be greater than or equal to 0"),
+        ("limitBytes", 1, "must be greater than 0"),
+        ("sinceSeconds", 1, "must be greater than 0"),
+    ] {
+        if let Some(number) = call.query.text(name).and_then(|text| text.parse::<i64>().ok())
+            && number < least
+        {
+            errors.push(FieldError::invalid(name, &Value::from(number), why));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let subject = Subject { group: "", resource: "pods", kind: "PodLogOptions", name: call.name() };
+    Err(ApiError::invalid(subject, &errors))
 }
 
 /// The container that is meant.

@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 
 use crate::http::answer;
 use crate::http::call::Call;
-use crate::status::ApiError;
+use crate::status::{ApiError, FieldError, Subject};
 
 /// Answers a review.
 pub(crate) fn review(call: &Call) -> Result<Response, ApiError> {
     let kind = &call.entry.resource.gvk.kind;
     let mut review = call.decode(kind)?.value;
+    check(kind, &review)?;
     let everything = json!(["*"]);
     let status = match kind.as_str() {
         "SelfSubjectRulesReview" => json!({
@@ -31,4 +32,23 @@ pub(crate) fn review(call: &Call) -> Result<Response, ApiError> {
         map.insert("status".to_owned(), status);
     }
     Ok(answer::json(201, &review))
+}
+
+/// Refuses questions about nothing.
+fn check(kind: &str, review: &Value) -> Result<(), ApiError> {
+    let has = |name: &str| review.pointer(&format!("/spec/{name}")).is_some_and(Value::is_object);
+    if kind == "SelfSubjectRulesReview"
+        && review.pointer("/spec/namespace").and_then(Value::as_str).is_none_or(str::is_empty)
+    {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    if kind.ends_with("SubjectAccessReview") && has("resourceAttributes") == has("nonResourceAttributes") {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        let value = review.pointer("/spec/resourceAttributes").unwrap_or(&Value::Null);
+        let error = FieldError::invalid("spec.resourceAttributes", value, why);
+        // The real server forgets the kind as well.
+        let subject = Subject { group: "authorization.k8s.io", resource: "", kind: "", name: "" };
+        return Err(ApiError::invalid(subject, &[error]));
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use serde_json::{Value, json};
 
+use crate::apply::{self, Force};
 use crate::http::answer;
 use crate::http::call::Call;
 use crate::http::query::OptionsKind;
@@ -14,6 +15,8 @@ use crate::resource::{Origin, lookup};
 use crate::select::LabelSelector;
 use crate::status::{ApiError, FieldError, Subject};
 use crate::verbs::write::{Intent, Ownership, Written, metadata_of, store_over, text};
+
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// Reads, replaces or patches the scale of the object in the path.
 pub(crate) async fn scale(call: &mut Call, verb: &str) -> Result<Response, ApiError> {
@@ -31,13 +34,18 @@ pub(crate) async fn scale(call: &mut Call, verb: &str) -> Result<Response, ApiEr
         let insists = verb == "update" && !matches!(text(&wanted, "resourceVersion"), "" | "0");
         let mut new = current.clone();
         set_replicas(call, &mut new, &wanted)?;
+        let mut ownership = Ownership::Record;
+        if call.media_type() == APPLY && verb != "update" {
+            new = applied(call, &intent, &current, &wanted)?;
+            ownership = Ownership::Recorded;
+        }
         let version = text(&wanted, "resourceVersion");
         metadata_of(&mut new).insert("resourceVersion".to_owned(), json!(version));
         let uid = text(&wanted, "uid");
         if !uid.is_empty() {
             metadata_of(&mut new).insert("uid".to_owned(), json!(uid));
         }
-        match store_over(call, &intent, &object, &current, new, Ownership::Record).await? {
+        match store_over(call, &intent, &object, &current, new, ownership).await? {
             Written::Overtaken if !insists => {
                 object = call.stored()?;
                 current = call.entry.served(&object);
@@ -49,6 +57,20 @@ pub(crate) async fn scale(call: &mut Call, verb: &str) -> Result<Response, ApiEr
             Written::Overtaken => return Err(crate::verbs::write::modified(call)),
         }
     }
+}
+
+/// The object after a scale was applied to it: the applier owns the count, and nothing else.
+fn applied(call: &Call, intent: &Intent, live: &Value, wanted: &Value) -> Result<Value, ApiError> {
+    let gvk = &call.entry.resource.gvk;
+    let mut configuration =
+        json!({"apiVersion": call.entry.api_version, "kind": gvk.kind, "metadata": {"name": call.name()}});
+    if let Some(replicas) = wanted.pointer("/spec/replicas").and_then(Value::as_i64).filter(|count| *count != 0) {
+        put_replicas(&call.entry, &mut configuration, replicas);
+    }
+    let force = if call.query.flag("force") { Force::Yes } else { Force::No };
+    let now = call.core.now_text();
+    let schema = call.entry.resource.schema.as_deref();
+    apply::apply(Some(live), &configuration, schema, &intent.writer(call, &now), force)
 }
 
 /// The scale that the body asks for.
@@ -73,14 +95,18 @@ fn wanted(call: &Call, verb: &str, before: &Value) -> Result<Value, ApiError> {
             // A scale has no lists: merging it strategically is merging it.
             Ok(patches::merge_patch(before, &parse()?))
         }
-        "application/apply-patch+yaml" => {
+        APPLY => {
+            if call.query.text("fieldManager").is_none() {
+                let error = FieldError::required("fieldManager", "is required for apply patch");
+                return Err(OptionsKind::Patch.invalid(&[error]));
+            }
             let applied = crate::http::decode::yaml(&call.body).map_err(ApiError::bad_request)?;
             Ok(patches::merge_patch(before, &applied))
         }
         _ => Err(ApiError::unsupported_media_type(&[
             "application/json-patch+json",
             "application/merge-patch+json",
-            "application/apply-patch+yaml",
+            APPLY,
         ])),
     }
 }
@@ -110,8 +136,12 @@ fn of(entry: &Arc<Entry>, object: &Value) -> Result<Value, ApiError> {
     let current = lookup(object, status).and_then(Value::as_i64).unwrap_or(0);
     let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": {"replicas": replicas}, "status": {"replicas": current},
+        "spec": {}, "status": {"replicas": current},
     });
+    // The real server leaves a zero out.
+    if replicas != 0 {
+        scale["spec"]["replicas"] = json!(replicas);
+    }
     let selector = selector(entry, object)?;
     if !selector.is_empty() {
         scale["status"]["selector"] = json!(selector);
@@ -144,11 +174,20 @@ fn set_replicas(call: &Call, object: &mut Value, scale: &Value) -> Result<(), Ap
         ));
     };
     if replicas < 0 {
+        if let Origin::Custom { scale: Some(scale), .. } = &call.entry.resource.origin {
+            let error = FieldError::invalid(&*scale.spec_replicas, &wanted, "should be a non-negative integer");
+            return Err(ApiError::invalid(call.subject(), &[error]));
+        }
         let subject = Subject { group: "autoscaling", resource: "scales", kind: "Scale", name: call.name() };
         let error = FieldError::invalid("spec.replicas", &wanted, "must be greater than or equal to 0");
         return Err(ApiError::invalid(subject, &[error]));
     }
-    let (path, _) = paths(&call.entry);
+    put_replicas(&call.entry, object, replicas);
+    Ok(())
+}
+
+fn put_replicas(entry: &Entry, object: &mut Value, replicas: i64) {
+    let (path, _) = paths(entry);
     let mut at = object;
     for segment in path.trim_start_matches('.').split('.') {
         if !at.is_object() {
@@ -157,5 +196,4 @@ fn set_replicas(call: &Call, object: &mut Value, scale: &Value) -> Result<(), Ap
         at = &mut at[segment];
     }
     *at = json!(replicas);
-    Ok(())
 }

@@ -347,6 +347,7 @@ fn custom_resource(columns: &[(&str, &str, &str, i64)]) -> Resource {
         scale: None,
         columns: columns.collect(),
         selectable_fields: Vec::new(),
+        deprecation: None,
     };
     resource("kai.dev/v1", "Queue", origin)
 }

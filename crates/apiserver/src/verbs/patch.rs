@@ -1,7 +1,5 @@
 //! PATCH of the four types.
 
-use std::sync::Arc;
-
 use axum::response::Response;
 use serde_json::Value;
 
@@ -91,7 +89,7 @@ async fn create(call: &mut Call, intent: &Intent, applied: Value, force: Force) 
     store_new(call, intent, new, Ownership::Recorded).await?.answer(call, 201)
 }
 
-fn read(call: &mut Call) -> Result<Patch, ApiError> {
+fn read(call: &Call) -> Result<Patch, ApiError> {
     let applies = call.media_type() == "application/apply-patch+yaml";
     if call.query.flag("force") && !applies {
         let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
@@ -114,25 +112,34 @@ fn read(call: &mut Call) -> Result<Patch, ApiError> {
     }
 }
 
-/// The configuration in the body, in the shape of its kind but without defaults.
-fn applied_object(call: &mut Call) -> Result<Value, ApiError> {
-    let validation = call.query.field_validation(OptionsKind::Patch)?;
+/// The configuration in the body, as it is: apply itself refuses what the schema does not know.
+pub(crate) fn applied_object(call: &Call) -> Result<Value, ApiError> {
+    call.query.field_validation(OptionsKind::Patch)?;
     let value =
         decode::yaml(&call.body).map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
     if !value.is_object() {
         return Err(ApiError::bad_request("error decoding YAML: the applied configuration must be an object"));
     }
     let mut value = value;
-    let entry = Arc::clone(&call.entry);
+    check_applied_kind(call, &value)?;
     body::check_type(call, &mut value)?;
-    let unknown = body::shape(&entry, &mut value)?;
-    body::complain(call, unknown, validation)?;
     if text(&value, "name").is_empty() {
         let name = Value::from(call.name());
         crate::verbs::write::metadata_of(&mut value).insert("name".to_owned(), name);
     }
     check_name(call, &value)?;
     Ok(value)
+}
+
+/// A configuration must say what it is; other writes may leave that to the path.
+fn check_applied_kind(call: &Call, value: &Value) -> Result<(), ApiError> {
+    let word = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (word("apiVersion"), word("kind"));
+    if kind == call.entry.resource.gvk.kind && !api_version.is_empty() {
+        return Ok(());
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")))
 }
 
 fn json_object(call: &Call) -> Result<Value, ApiError> {

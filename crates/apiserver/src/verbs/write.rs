@@ -45,7 +45,8 @@ impl Intent {
             manager: call.manager(kind)?,
             dry_run: call.query.dry_run(kind)?,
             validation: call.query.field_validation(kind)?,
-            options: call.query.options(kind),
+            // Admission knows no patches, only updates (and an apply that creates).
+            options: call.query.options(if matches!(kind, OptionsKind::Patch) { OptionsKind::Update } else { kind }),
         })
     }
 

@@ -319,6 +319,7 @@ async fn a_webhook_for_another_version_of_a_custom_resource_is_asked_in_its_vers
         scale: None,
         columns: Vec::new(),
         selectable_fields: Vec::new(),
+        deprecation: None,
     };
     let queues = Resource { origin, ..resource("kai.dev/v2", "Queue", "queues") };
     let attributes = Attributes { name: "q", ..request(&queues, Operation::Create, Some("team")) };

@@ -79,6 +79,14 @@ pub(super) fn keep_allocated(object: &mut Value, old: &Value) {
         }
         return;
     }
+    // A client that knows only the old field changes both.
+    let address = object.text("spec.clusterIP").to_owned();
+    if !address.is_empty()
+        && address != old.text("spec.clusterIP")
+        && object.at("spec.clusterIPs") == old.at("spec.clusterIPs")
+    {
+        object.set("spec.clusterIPs", json!([address]));
+    }
     for name in ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"] {
         let unset = object.text("spec.clusterIP").is_empty() || name != "spec.clusterIP";
         if unset && old.has(name) && old_kind != "ExternalName" && object.list(name).is_empty() {
