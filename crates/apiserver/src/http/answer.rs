@@ -21,11 +21,8 @@ pub fn json(code: u16, value: &Value) -> Response {
     json_bytes(code, Bytes::from(serde_json::to_vec(value).unwrap_or_default()))
 }
 
-/// An error as a `Status`; a client that accepts nothing the server can write gets plain text.
+/// An error as a `Status`.
 pub fn error(error: &ApiError) -> Response {
-    if error.code == 406 {
-        return text(406, error.message.clone());
-    }
     let mut status = error.to_status();
     if error.reason.is_empty()
         && let Some(map) = status.as_object_mut()

@@ -34,6 +34,7 @@ pub fn serve(server: &ApiServer, segments: &[String], request: &Request) -> Resp
             Some(document) => answer::json_bytes(200, document),
             None => answer::text(404, "404 page not found\n"),
         },
+        ["openapi", "v2"] => old_openapi(accept),
         ["api", version] if registry.has_version("", version) => {
             answer::json(200, &discovery::api_resource_list("", version, registry.resources()))
         }
@@ -62,6 +63,24 @@ fn root(registry: &Registry, accept: Option<&str>, which: Root) -> Response {
         Ok(_) => answer::json(200, &discovery::api_group_list(resources)),
         Err(error) => answer::error(&error),
     }
+}
+
+/// OpenAPI v2 without definitions: kubectl falls back to it for kinds that v3 does not have, and takes a missing document for a
+/// broken server. Everything there is to know stands in v3.
+fn old_openapi(accept: Option<&str>) -> Response {
+    // Asked for with an `@`, which no media type may have; answered without, as the real server does.
+    const ASKED_FOR: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    if accept.is_some_and(|accept| accept.contains(ASKED_FOR)) {
+        // Field 1 of the message, `swagger`: "2.0".
+        let mut response = answer::json_bytes(200, b"\x0a\x032.0".as_slice());
+        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(PROTOBUF));
+        return response;
+    }
+    answer::json(
+        200,
+        &json!({ "swagger": "2.0", "info": { "title": "Kubernetes", "version": "v1.34.4" }, "paths": {} }),
+    )
 }
 
 fn version() -> Value {

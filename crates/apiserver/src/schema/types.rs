@@ -4,7 +4,6 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Number, Value};
 
 use super::{Schema, Type};
-use crate::builtin::quantity::Quantity;
 
 const MAXIMUM_DEPTH: usize = 256;
 
@@ -86,11 +85,6 @@ fn walk(node: &Schema, value: &Value, place: &Place, errors: &mut Vec<String>, d
                 errors.push(format!(
                     "parsing time {value} as \"2006-01-02T15:04:05Z07:00\": cannot parse {value} as \"2006\""
                 ));
-            }
-        }
-        (Type::IntOrString, Value::String(_)) if schema.format.as_deref() == Some("quantity") => {
-            if let Err(why) = Quantity::from_value(value) {
-                errors.push(why.to_owned());
             }
         }
         (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) | (Type::IntOrString, Value::String(_)) => {}

@@ -65,6 +65,9 @@ pub(crate) fn shape(entry: &Entry, value: &mut Value) -> Result<Vec<String>, Api
         {
             return Err(undecodable(entry, first));
         }
+        if let Some(why) = defaults::undecodable_quantity(&entry.resource.gvk, value) {
+            return Err(undecodable(entry, &why));
+        }
     }
     if let Some(map) = value.as_object_mut() {
         map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
