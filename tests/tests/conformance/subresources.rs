@@ -438,10 +438,8 @@ async fn finalizers_of_a_namespace_change_by_finalize_only(s: &Setting) -> Resul
     let added = s.server.put(&format!("{path}/finalize"), &namespace(more.clone())).await?.expect(200)?;
     added.expect_value("/spec/finalizers", more)?;
     let answer = s.server.put(&format!("{path}/finalize"), &namespace(json!(["bad"]))).await?;
-    answer.expect_invalid(
-        "FieldValueInvalid",
-        "spec.finalizers[0]",
-        "name is neither a standard finalizer name nor is it fully qualified",
+    answer.expect_failure(422, "Invalid")?.expect_message(
+        "Invalid value: \"bad\": name is neither a standard finalizer name nor is it fully qualified",
     )?;
     let back = s.server.put(&format!("{path}/finalize"), &namespace(plain.clone())).await?.expect(200)?;
     back.expect_value("/spec/finalizers", plain)?;

@@ -91,12 +91,12 @@ pub fn definitions() -> Definitions {
 
 fn parse_definition(name: &str) -> Schema {
     let mut schema = definition_source(name).map(|source| Schema::parse(&source)).unwrap_or_default();
-    if OPAQUE.contains(&name) || schema.kind == Type::Any {
-        schema.preserve_unknown_fields = true;
-    }
     if name == QUANTITY {
         schema.kind = Type::IntOrString;
         schema.format = Some("quantity".to_owned());
+    }
+    if OPAQUE.contains(&name) || schema.kind == Type::Any {
+        schema.preserve_unknown_fields = true;
     }
     schema
 }

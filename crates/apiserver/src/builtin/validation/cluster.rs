@@ -59,9 +59,7 @@ pub(super) fn validate_node_update(report: &mut Report, node: &Value, old: &Valu
 /// A namespace.
 pub(super) fn validate_namespace(report: &mut Report, namespace: &Value) {
     let path = SPEC.child("finalizers");
-    for (index, finalizer) in namespace.list("spec.finalizers").iter().enumerate() {
-        let Some(finalizer) = finalizer.as_str() else { continue };
-        let path = path.index(index);
+    for finalizer in namespace.list("spec.finalizers").iter().filter_map(Value::as_str) {
         report.complain(path, finalizer, qualified_name(finalizer));
         if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
             report.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
