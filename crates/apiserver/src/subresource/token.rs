@@ -46,5 +46,5 @@ fn encoded(call: &Call, now: Timestamp, expires: Timestamp) -> String {
         "iat": now.as_second(), "exp": expires.as_second(),
     });
     let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
-    format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode(call.core.random.uid().to_string()))
+    format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode(call.core.random.uid()))
 }
