@@ -228,10 +228,17 @@ async fn update_cannot_change_the_creation_time(s: &Setting) -> Result<()> {
     Ok(())
 }
 
+/// A kind that no controller touches: one writes a revision on a Deployment, which counts as a change.
+fn replica_set(name: &str) -> Value {
+    let mut body = deployment(name);
+    body["kind"] = json!("ReplicaSet");
+    body
+}
+
 async fn generation_starts_at_one_and_follows_the_spec(s: &Setting) -> Result<()> {
-    let path = s.group("apps/v1", "deployments");
+    let path = s.group("apps/v1", "replicasets");
     let mut body =
-        s.server.post(&path, &deployment("a")).await?.expect(201)?.expect_value("/metadata/generation", 1)?.json;
+        s.server.post(&path, &replica_set("a")).await?.expect(201)?.expect_value("/metadata/generation", 1)?.json;
     body["spec"]["minReadySeconds"] = json!(3);
     body["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
     s.server.put(&format!("{path}/a"), &body).await?.expect(200)?.expect_value("/metadata/generation", 2)?;
@@ -239,8 +246,8 @@ async fn generation_starts_at_one_and_follows_the_spec(s: &Setting) -> Result<()
 }
 
 async fn generation_ignores_labels(s: &Setting) -> Result<()> {
-    let path = s.group("apps/v1", "deployments");
-    let mut body = s.server.post(&path, &deployment("a")).await?.expect(201)?.json;
+    let path = s.group("apps/v1", "replicasets");
+    let mut body = s.server.post(&path, &replica_set("a")).await?.expect(201)?.json;
     body["metadata"]["labels"] = json!({ "x": "y" });
     body["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
     s.server.put(&format!("{path}/a"), &body).await?.expect(200)?.expect_value("/metadata/generation", 1)?;
