@@ -39,6 +39,7 @@ pub(crate) fn router(server: ApiServer) -> Router {
     Router::new().fallback(serve).with_state(server).layer(CatchPanicLayer::custom(panicked))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the payload over")]
 fn panicked(payload: Box<dyn Any + Send + 'static>) -> Response {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();

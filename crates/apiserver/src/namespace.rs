@@ -7,7 +7,7 @@ use crate::object::Key;
 use crate::server::Core;
 use crate::store::{DEFINITIONS, NAMESPACES};
 use crate::verbs::delete::{DeleteOptions, delete_object};
-use crate::verbs::write::DEFINITION_FINALIZER;
+use crate::verbs::write::{DEFINITION_FINALIZER, judge};
 
 /// The finalizer in `spec.finalizers` of every namespace.
 const NAMESPACE_FINALIZER: &str = "kubernetes";
@@ -102,6 +102,21 @@ pub(crate) fn end_definition(core: &Core, name: &str) {
         core.edit(definitions, &key, |value| drop_finalizer(value, DEFINITION_FINALIZER));
         if core.store.get(DEFINITIONS, &key).is_none() {
             core.store.close(name);
+            release_names(core);
         }
+    }
+}
+
+/// Lets definitions have the names that another one took with it.
+fn release_names(core: &Core) {
+    let registry = core.registry();
+    let Some(entry) = registry.find_storage(DEFINITIONS) else { return };
+    let now = core.now_text();
+    for key in core.store.snapshot(DEFINITIONS).0.keys() {
+        core.edit(entry, key, |definition| {
+            let before = definition.clone();
+            judge(core, definition, &now);
+            *definition != before
+        });
     }
 }

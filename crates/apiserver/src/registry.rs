@@ -3,14 +3,16 @@
 //! A registry never changes; a definition that comes or goes makes a new one, which is swapped in as a whole. Requests keep the
 //! one they began with. All versions of a resource share one storage key and are kept in one stored version.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::object::Object;
+use crate::object::{Key, Object};
 use crate::resource::{Gvk, Origin, Resource, Scope};
+use crate::store::Snapshot;
 use crate::{builtin, crd, event_conversion, openapi};
 
 /// Where the objects of a resource are kept, in which version.
@@ -82,13 +84,15 @@ impl Entry {
         }
     }
 
-    /// Turns the served form into the stored one.
-    pub fn to_stored(&self, value: &mut Value) {
+    /// The stored form of an object in the served one.
+    pub fn stored<'a>(&self, value: &'a Value) -> Cow<'a, Value> {
+        let mut stored = Cow::Borrowed(value);
         match self.conversion {
             Conversion::None => {}
-            Conversion::Version => set(value, "apiVersion", &self.storage.api_version),
-            Conversion::Events => event_conversion::to_core_group(value),
+            Conversion::Version => set(stored.to_mut(), "apiVersion", &self.storage.api_version),
+            Conversion::Events => event_conversion::to_core_group(stored.to_mut()),
         }
+        stored
     }
 
     /// Whether this is a kind of Kubernetes itself.
@@ -109,14 +113,40 @@ fn set(value: &mut Value, name: &str, text: &str) {
 }
 
 /// Everything that is served.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
     entries: HashMap<String, Arc<Entry>>,
     by_kind: HashMap<(String, String), Arc<Entry>>,
     by_storage: BTreeMap<Arc<str>, Arc<Entry>>,
     groups: BTreeMap<String, GroupOrigin>,
+    definitions: BTreeMap<Key, Definition>,
     documents: OnceLock<parking_lot::Mutex<BTreeMap<String, Bytes>>>,
+}
+
+/// What a CustomResourceDefinition at one revision defines.
+#[derive(Clone, Debug)]
+struct Definition {
+    revision: u64,
+    served: Vec<Arc<Resource>>,
+    /// The version objects are stored in.
+    stored: Option<String>,
+}
+
+impl Definition {
+    fn of(object: &Object) -> Self {
+        let value = object.shared_value();
+        let versions = value.pointer("/spec/versions").and_then(Value::as_array);
+        let stored = versions
+            .and_then(|versions| versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true))))
+            .and_then(|version| version.get("name"))
+            .and_then(Value::as_str);
+        Self {
+            revision: object.revision,
+            served: crd::resources(&value).into_iter().map(Arc::new).collect(),
+            stored: stored.map(str::to_owned),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,21 +156,18 @@ enum GroupOrigin {
 }
 
 impl Registry {
-    /// The built-in resources and those of `definitions`.
-    pub fn new<'a>(definitions: impl Iterator<Item = &'a Value>) -> Self {
-        let mut registry = Self {
-            resources: Vec::new(),
-            entries: HashMap::new(),
-            by_kind: HashMap::new(),
-            by_storage: BTreeMap::new(),
-            groups: BTreeMap::new(),
-            documents: OnceLock::new(),
-        };
+    /// The built-in resources and those of `definitions`. What `previous` made of a definition that did not change is taken over, so
+    /// that its schema is parsed and its rules are compiled once.
+    pub fn new(previous: &Self, definitions: &Snapshot) -> Self {
+        let mut registry = Self::default();
         for resource in builtin::resources() {
             registry.add_builtin(Arc::clone(resource));
         }
-        for definition in definitions {
-            registry.add_definition(definition);
+        for (key, object) in definitions {
+            let known = previous.definitions.get(key).filter(|known| known.revision == object.revision);
+            let definition = known.cloned().unwrap_or_else(|| Definition::of(object));
+            registry.add_definition(&definition);
+            registry.definitions.insert(key.clone(), definition);
         }
         registry
     }
@@ -156,38 +183,35 @@ impl Registry {
         let key = if conversion == Conversion::Events { "events".to_owned() } else { resource.storage_key() };
         let storage = Storage { key: key.into(), api_version: gvk.api_version(), gvk, scope: resource.scope };
         self.groups.insert(group_version(&resource.gvk), GroupOrigin::BuiltIn);
-        self.add(resource, Arc::new(storage), conversion);
+        self.add(resource, &Arc::new(storage), conversion);
     }
 
-    fn add_definition(&mut self, definition: &Value) {
-        let served = crd::resources(definition);
-        let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-        let stored = versions
-            .and_then(|versions| versions.iter().find(|v| v.get("storage") == Some(&Value::Bool(true))))
-            .and_then(|version| version.get("name"))
-            .and_then(Value::as_str);
-        let Some(first) = served.first() else { return };
-        let gvk = Gvk { version: stored.unwrap_or(&first.gvk.version).to_owned(), ..first.gvk.clone() };
+    fn add_definition(&mut self, definition: &Definition) {
+        let Some(first) = definition.served.first() else { return };
+        let gvk = Gvk {
+            version: definition.stored.clone().unwrap_or_else(|| first.gvk.version.clone()),
+            ..first.gvk.clone()
+        };
         let storage = Arc::new(Storage {
             key: first.storage_key().into(),
             api_version: gvk.api_version(),
             gvk,
             scope: first.scope,
         });
-        for resource in served {
+        for resource in &definition.served {
             let conversion =
                 if resource.gvk.version == storage.gvk.version { Conversion::None } else { Conversion::Version };
             self.groups.entry(group_version(&resource.gvk)).or_insert(GroupOrigin::Custom);
-            self.add(Arc::new(resource), Arc::clone(&storage), conversion);
+            self.add(Arc::clone(resource), &storage, conversion);
         }
     }
 
-    fn add(&mut self, resource: Arc<Resource>, storage: Arc<Storage>, conversion: Conversion) {
+    fn add(&mut self, resource: Arc<Resource>, storage: &Arc<Storage>, conversion: Conversion) {
         let gvk = &resource.gvk;
         let entry = Arc::new(Entry {
             api_version: gvk.api_version(),
             resource: Arc::clone(&resource),
-            storage: Arc::clone(&storage),
+            storage: Arc::clone(storage),
             conversion,
         });
         let path = path_of(&gvk.group, &gvk.version, &resource.plural);

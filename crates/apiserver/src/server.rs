@@ -18,7 +18,7 @@ use crate::housekeeping::Expiry;
 use crate::object::{Draft, Key, Object};
 use crate::random::Random;
 use crate::registry::{Entry, Registry};
-use crate::store::{self, Limits, Refusal, Store};
+use crate::store::{self, Limits, Refusal, Snapshot, Store};
 use crate::{housekeeping, http, verbs};
 
 /// Gives the HTTP interface of a node's kubelet, by node name.
@@ -68,11 +68,12 @@ impl std::fmt::Debug for ApiServer {
 
 impl ApiServer {
     /// Starts a server with the objects every cluster has. Must be called inside a tokio runtime.
+    #[expect(clippy::needless_pass_by_value, reason = "options are for one server")]
     pub fn start(options: Options) -> Self {
         let cancel = options.cancel.child_token();
         let core = Arc::new(Core {
             store: Store::new(Limits { events: options.watch_history, bytes: options.watch_history_bytes }),
-            registry: RwLock::new(Arc::new(Registry::new(std::iter::empty()))),
+            registry: RwLock::new(Arc::new(Registry::new(&Registry::default(), &Snapshot::new()))),
             admission: Admission::new(),
             clock: options.clock,
             random: Random::new(options.seed),
@@ -165,8 +166,7 @@ impl Core {
         // The lock is held over the reading, so that of two writers the later one also swaps later.
         let mut registry = self.registry.write();
         let (definitions, _) = self.store.snapshot(store::DEFINITIONS);
-        let definitions: Vec<Arc<Value>> = definitions.values().map(|d| d.shared_value()).collect();
-        *registry = Arc::new(Registry::new(definitions.iter().map(Arc::as_ref)));
+        *registry = Arc::new(Registry::new(&registry, &definitions));
     }
 
     /// Changes a stored object on behalf of the server itself, whoever else writes; `change` says whether there is anything to do.

@@ -358,7 +358,7 @@ impl State {
         }
         match new {
             Some(new) => self.follow_write(table, &place, old, new, owners_changed),
-            None => self.follow_removal(table, place, any),
+            None => self.follow_removal(table, any),
         }
     }
 
@@ -418,7 +418,7 @@ impl State {
         }
     }
 
-    fn follow_removal(&mut self, table: &Arc<str>, place: (Arc<str>, Key), old: &Object) {
+    fn follow_removal(&mut self, table: &Arc<str>, old: &Object) {
         self.identities.remove(&old.facts.uid);
         if let Some(orphans) = self.dependents.get(&old.facts.uid) {
             for (table, key) in orphans.clone() {
@@ -436,7 +436,7 @@ impl State {
         {
             self.push(Work::Definition(group));
         }
-        self.touch_namespace(&place.1);
+        self.touch_namespace(&old.key);
     }
 
     /// Whether an owner is there beyond doubt, so that its dependent need not be looked at.

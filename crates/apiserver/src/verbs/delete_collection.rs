@@ -31,5 +31,5 @@ pub(crate) async fn delete_collection(call: &mut Call) -> Result<Response, ApiEr
             Err(error) => return Err(error),
         }
     }
-    Ok(answer::json(200, &list_value(&entry, call.core.store.revision(), items)))
+    Ok(answer::json(200, &list_value(&entry, call.core.store.revision(), &items)))
 }

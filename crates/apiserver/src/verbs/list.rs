@@ -75,7 +75,7 @@ pub(crate) fn list(call: &Call) -> Result<Response, ApiError> {
 }
 
 /// The list object around `items`, for answers that are small.
-pub(crate) fn list_value(entry: &Entry, revision: u64, items: Vec<Value>) -> Value {
+pub(crate) fn list_value(entry: &Entry, revision: u64, items: &[Value]) -> Value {
     json!({
         "kind": entry.resource.list_kind, "apiVersion": entry.api_version,
         "metadata": {"resourceVersion": revision.to_string()}, "items": items,

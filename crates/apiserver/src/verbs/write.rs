@@ -149,7 +149,7 @@ pub(crate) async fn store_new(
     }
     strategy::prepare_for_create(&entry.resource, &mut object);
     establish(&call.core, &entry, &mut object, &now);
-    check(&entry, object_name(&object), validate_new(&entry, &object))?;
+    check(&entry, object_name(&object), &validate_new(&entry, &object))?;
     let name = text(&object, "name").to_owned();
     let warnings = {
         let attributes = intent.attributes(call, Operation::Create, None, &name);
@@ -165,9 +165,7 @@ pub(crate) async fn store_new(
                 None => Ok(Written::Rehearsed(object)),
             };
         }
-        let mut stored = object.clone();
-        entry.to_stored(&mut stored);
-        match call.core.insert(&entry, &key, &stored) {
+        match call.core.insert(&entry, &key, &entry.stored(&object)) {
             Ok(stored) => return Ok(Written::Stored(stored)),
             Err(Refusal::NoNamespace) => return Err(no_namespace(call)),
             Err(_) if generated && attempt < NAME_ATTEMPTS => {
@@ -206,7 +204,7 @@ pub(crate) async fn store_over(
     keep_identity(&mut new, old_value);
     keep(&mut new, old_value, &["resourceVersion"]);
     establish(&call.core, &entry, &mut new, &now);
-    check(&entry, call.name(), validate_change(&entry, intent.subresource, &new, old_value))?;
+    check(&entry, call.name(), &validate_change(&entry, intent.subresource, &new, old_value))?;
     let warnings = {
         let attributes = intent.attributes(call, Operation::Update, Some(old_value), call.name());
         call.core.admission.validate(&attributes, Some(&new), &*call.core).await?
@@ -224,8 +222,7 @@ pub(crate) async fn store_over(
     if new == *old_value {
         return Ok(Written::Stored(Arc::clone(old)));
     }
-    entry.to_stored(&mut new);
-    match call.core.replace(&entry, &old.key, old.revision, &new) {
+    match call.core.replace(&entry, &old.key, old.revision, &entry.stored(&new)) {
         Ok(stored) => Ok(Written::Stored(stored)),
         Err(_) => Ok(Written::Overtaken),
     }
@@ -250,11 +247,16 @@ fn establish(core: &Core, entry: &Entry, object: &mut Value, now: &str) {
     {
         list.push(json!(DEFINITION_FINALIZER));
     }
-    let name = text(object, "name").to_owned();
+    judge(core, object, now);
+}
+
+/// Says in a definition's status whether its names are free, given all other definitions.
+pub(crate) fn judge(core: &Core, definition: &mut Value, now: &str) {
+    let name = text(definition, "name").to_owned();
     let (existing, _) = core.store.snapshot(DEFINITIONS);
     let existing: Vec<Arc<Value>> =
         existing.values().filter(|other| other.key.name() != name).map(|other| other.shared_value()).collect();
-    crd::establish(object, &existing.iter().map(Arc::as_ref).collect::<Vec<_>>(), now);
+    crd::establish(definition, &existing.iter().map(Arc::as_ref).collect::<Vec<_>>(), now);
 }
 
 fn validate_new(entry: &Entry, object: &Value) -> Vec<FieldError> {
@@ -288,8 +290,8 @@ fn validate_change(entry: &Entry, subresource: Option<&str>, object: &Value, old
     errors
 }
 
-fn check(entry: &Entry, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(entry.resource.subject(name), &errors)) }
+fn check(entry: &Entry, name: &str, errors: &[FieldError]) -> Result<(), ApiError> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(entry.resource.subject(name), errors)) }
 }
 
 fn object_name(object: &Value) -> &str {
