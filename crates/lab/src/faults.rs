@@ -137,8 +137,12 @@ impl FaultLayer {
     }
 
     /// What happens to a call: the first rule that strikes wins, all matching counters advance.
-    fn decide(&self, call: &Call) -> Option<(ApiEffect, Duration)> {
+    fn decide(&self, call: impl FnOnce() -> Call) -> Option<(ApiEffect, Duration)> {
         let mut shared = self.shared.lock();
+        if shared.list.is_empty() {
+            return None;
+        }
+        let call = call();
         let Rules { list, rng, struck } = &mut *shared;
         let mut effect = None;
         for (fault, count) in list.iter_mut().filter(|(fault, _)| call.matches(fault)) {
@@ -197,7 +201,7 @@ where
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        let decision = self.layer.decide(&Call::of(request.method(), request.uri()));
+        let decision = self.layer.decide(|| Call::of(request.method(), request.uri()));
         // The clone that was made ready must be the one that is called.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);

@@ -273,6 +273,10 @@ impl Kubelets {
                 Some(event) = nodes.next() => self.on_node_event(event),
                 () = tokio::time::sleep_until(due) => {}
             }
+            // Answers come in batches; each pass through `select!` polls both watches, so take all that are there.
+            while let Some(done) = self.writes.ready() {
+                self.on_written(done);
+            }
             self.run_due();
         }
     }

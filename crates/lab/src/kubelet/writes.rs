@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, future::Future};
 
 use bytes::Bytes;
-use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
 use kube::Client;
@@ -88,6 +88,11 @@ impl Writes {
     /// The next answer; nothing while nothing is under way.
     pub(super) fn next(&mut self) -> impl Future<Output = Option<Written>> + '_ {
         self.under_way.next()
+    }
+
+    /// An answer that is already there.
+    pub(super) fn ready(&mut self) -> Option<Written> {
+        self.under_way.next().now_or_never().flatten()
     }
 
     fn push(&mut self, purpose: Purpose, method: Method, path: String, content: &'static str, body: &Value) {
