@@ -10,6 +10,7 @@ mod custom;
 mod custom_surface;
 mod definitions;
 mod deletion;
+mod devices;
 mod discovery;
 mod kinds;
 mod lists;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         discovery::CASES,
         workloads::CASES,
         kinds::CASES,
+        devices::CASES,
         admission::CASES,
         webhooks::CASES,
     ]

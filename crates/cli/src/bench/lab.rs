@@ -21,7 +21,7 @@ use crate::output::{self, Format};
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Nodes, each a DGX H100.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     nodes: u32,
     /// Pods that live on them; half of them end after ten minutes, half never.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=200_000))]
