@@ -1,0 +1,19 @@
+//! The heart of `kai`: which pod runs where, on which device, at whose expense, and why not.
+//!
+//! The crate is a function. [`Cluster::apply`] takes what changed, [`plan`] says what to do about it:
+//!
+//! ```text
+//!   Delta ──▶ Cluster ──▶ plan(&mut Cluster, now, &Policy) ──▶ Plan { decisions, reasons, stats }
+//!     ▲                                                            │
+//!     └────────────── what came of it, as deltas ◀─────────────────┘
+//! ```
+//!
+//! It must not know: input and output, async, clocks, Kubernetes, floating point in a ledger, the order of a hash table.
+//! It never panics on input: a bad object becomes a verdict on that object alone.
+
+pub mod amounts;
+pub mod delta;
+pub mod ids;
+pub mod plan;
+pub mod policy;
+pub mod time;
