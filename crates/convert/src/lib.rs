@@ -11,11 +11,13 @@ mod amount;
 mod bind_request;
 mod converter;
 mod device;
+pub mod explain;
 mod group;
 mod node;
 mod numa;
 mod object;
 mod pod;
+pub mod policy;
 mod queue;
 mod volume;
 
