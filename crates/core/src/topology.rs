@@ -1,0 +1,1 @@
+//! Topology domains: into which sets of nodes a constrained subgroup may go, best first.
