@@ -13,7 +13,9 @@
 
 pub mod amounts;
 pub mod delta;
+pub mod fair_share;
 pub mod ids;
 pub mod plan;
 pub mod policy;
 pub mod time;
+pub mod usage;

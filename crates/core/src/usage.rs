@@ -1,0 +1,1 @@
+//! What queues used in the past.
