@@ -98,6 +98,24 @@ fn the_odd_gpu_goes_to_the_larger_remainder() {
 }
 
 #[test]
+fn quotas_that_fill_the_cluster_are_the_shares() {
+    check(4, &[gpus("q0", 2, 2, 4), gpus("q1", 2, 2, 5)], &[2, 2]);
+}
+
+#[test]
+fn equal_queues_that_want_everything_get_half_each() {
+    check(8, &[gpus("q0", 1, 1, 8), gpus("q1", 1, 1, 8)], &[4, 4]);
+}
+
+#[test]
+fn a_quota_comes_before_the_fractions_of_queues_without_one() {
+    let mut fraction = gpus("q0", 0, 1, 0);
+    fraction.request.0[share::GPU] = 500_000;
+    let other = Entry { name: "q1", ..fraction };
+    assert_eq!(divide_gpus(2000, 1000, &[fraction, other, gpus("q2", 2, 1, 1)]), [500, 500, 1000]);
+}
+
+#[test]
 fn children_divide_the_share_of_their_parent_by_priority_then_weight() {
     let queues = [
         gpus("d1", 8, 1, 11),
