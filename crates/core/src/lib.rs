@@ -17,11 +17,13 @@ pub mod cluster;
 pub mod constraints;
 pub mod cycle;
 pub mod delta;
+pub mod fair_share;
 pub mod ids;
 pub mod journal;
 pub mod plan;
 pub mod policy;
 pub mod time;
 pub mod topology;
+pub mod usage;
 
-pub use self::cluster::Cluster;
+pub use self::{cluster::Cluster, cycle::plan};
