@@ -62,7 +62,7 @@ pub struct Entry<'a> {
 }
 
 /// Divides resources among queues. Keeps its buffers from one division to the next.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Division {
     /// How much past usage counts against a queue where surplus is divided, in thousandths.
     pub usage_weight: u32,

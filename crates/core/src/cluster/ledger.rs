@@ -24,6 +24,10 @@ enum Undo {
     Assign(PodId, Place),
     /// The pod had been leaving the place that is noted as such.
     Move(PodId),
+    /// The pod had been moved away from where it is.
+    Return(PodId),
+    /// The pod had stood like this before the cycle.
+    Fact(PodId, Status),
 }
 
 /// A point in the undo log.
@@ -43,13 +47,9 @@ impl Cluster {
                 Some(Undo::Assign(pod, place)) => {
                     self.replace(pod, place);
                 }
-                Some(Undo::Move(pod)) => {
-                    if let Some(place) = self.leaving.remove(&pod) {
-                        self.count_place(pod, -1);
-                        self.pods[pod.index()].place = place;
-                        self.count_place(pod, 1);
-                    }
-                }
+                Some(Undo::Move(pod)) => self.rejoin(pod),
+                Some(Undo::Return(pod)) => self.part(pod),
+                Some(Undo::Fact(pod, fact)) => self.pods[pod.index()].fact = fact,
                 None => return,
             }
         }
@@ -58,7 +58,7 @@ impl Cluster {
     /// The pods that were touched since a checkpoint, oldest first; a pod may appear more than once.
     pub fn touched_since(&self, checkpoint: Checkpoint) -> impl Iterator<Item = PodId> + '_ {
         self.log.entries.get(checkpoint..).unwrap_or_default().iter().map(|undo| match undo {
-            Undo::Assign(pod, _) | Undo::Move(pod) => *pod,
+            Undo::Assign(pod, _) | Undo::Move(pod) | Undo::Return(pod) | Undo::Fact(pod, _) => *pod,
         })
     }
 
@@ -76,13 +76,40 @@ impl Cluster {
 
     /// Promises an evicted pod another place, while it still holds the one it leaves.
     pub fn relocate(&mut self, pod: PodId, place: Place) {
-        // The old place stays entered in the node's ledger: only the counts of podset and queue move with the pod.
+        self.part(pod);
+        self.log.entries.push(Undo::Move(pod));
+        self.assign(pod, place);
+    }
+
+    /// Gives up the promise made to a moved pod: it stays where it was, as if nothing had happened.
+    pub fn stay(&mut self, pod: PodId) {
+        self.assign(pod, Place::nowhere(Status::Pending));
+        self.rejoin(pod);
+        self.log.entries.push(Undo::Return(pod));
+        self.restore(pod);
+    }
+
+    /// From now on the eviction of a pod is a fact: later steps of the cycle do not place it again.
+    pub fn confirm_eviction(&mut self, pod: PodId) {
+        let fact = std::mem::replace(&mut self.pods[pod.index()].fact, Status::Releasing);
+        self.log.entries.push(Undo::Fact(pod, fact));
+    }
+
+    /// Separates a pod from the place it leaves. That place stays entered in the node's ledger: only the counts of podset and queue move.
+    fn part(&mut self, pod: PodId) {
         self.count_place(pod, -1);
         let old = std::mem::replace(&mut self.pods[pod.index()].place, Place::nowhere(Status::Pending));
         self.count_place(pod, 1);
         self.leaving.insert(pod, old);
-        self.log.entries.push(Undo::Move(pod));
-        self.assign(pod, place);
+    }
+
+    /// The reverse: the pod is only where it leaves.
+    fn rejoin(&mut self, pod: PodId) {
+        if let Some(place) = self.leaving.remove(&pod) {
+            self.count_place(pod, -1);
+            self.pods[pod.index()].place = place;
+            self.count_place(pod, 1);
+        }
     }
 
     /// Puts an evicted pod back where it was, as if nothing had happened.

@@ -12,7 +12,7 @@
 //! that both a portion (`millionths × M`) and memory (`MiB × 10⁶`) are whole numbers of units and the device has `10⁶ × M`.
 
 use crate::{
-    amounts::{Amounts, Resource, Shares, fixed},
+    amounts::{Amounts, GPU, Resource, Shares, fixed},
     cluster::{class::Class, numa::NumaState, status::Status},
     delta::{DeviceRef, Gpus, MigStrategy, TaintEffect, Unavailable},
     ids::{ClaimId, PodId, Word},
@@ -208,6 +208,23 @@ impl Node {
         // Each device that is opened needs a slot for its reservation pod.
         fresh <= self.future.fixed[fixed::GPU].max(0)
             && self.future.fixed[fixed::PODS] >= class.amounts.fixed[fixed::PODS] + fresh
+    }
+
+    /// GPUs that are or will be free, shares of divided ones too, in millionths.
+    #[must_use]
+    pub fn free_gpus(&self) -> i128 {
+        let capacity = i128::from(self.device_units());
+        let rooms = self.shared.iter().filter(|device| device.staying() > 0).map(|device| {
+            let free = (capacity - i128::from(device.staying())).max(0);
+            free * i128::from(GPU) / capacity.max(1)
+        });
+        i128::from(self.future.fixed[fixed::GPU].max(0)) * i128::from(GPU) + rooms.sum::<i128>()
+    }
+
+    /// How many NUMA zones a class would span here; 0 where that plays no part.
+    #[must_use]
+    pub fn numa_span(&self, _class: &Class) -> u8 {
+        0
     }
 
     /// The first resource that is short for a request, and by how much.
