@@ -205,6 +205,13 @@ impl Cluster {
                 node.foreign.subtract(&charge);
             }
         }
+        if class.constraints.repels() {
+            if times > 0 {
+                self.repellers.insert(id);
+            } else {
+                self.repellers.remove(&id);
+            }
+        }
         self.journal.push(node_id);
     }
 
