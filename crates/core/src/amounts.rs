@@ -150,3 +150,10 @@ impl Shares {
         self.0 == [0; 3]
     }
 }
+
+/// What `amount` MiB are of a device of `of` MiB, in millionths: rounded up, so that nobody is charged less than they hold.
+#[must_use]
+pub fn share_of(amount: i128, of: u64) -> i128 {
+    let of = i128::from(of.max(1));
+    (amount * i128::from(GPU) + of - 1) / of
+}

@@ -12,8 +12,18 @@
 //! It never panics on input: a bad object becomes a verdict on that object alone.
 
 pub mod amounts;
+mod claims;
+pub mod cluster;
+pub mod constraints;
+pub mod cycle;
 pub mod delta;
+pub mod fair_share;
 pub mod ids;
+pub mod journal;
 pub mod plan;
 pub mod policy;
 pub mod time;
+pub mod topology;
+pub mod usage;
+
+pub use self::{cluster::Cluster, cycle::plan};
