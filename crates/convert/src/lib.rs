@@ -19,6 +19,7 @@ mod object;
 mod pod;
 pub mod policy;
 mod queue;
+pub mod scenario;
 mod volume;
 
 pub use self::{

@@ -2,14 +2,13 @@
 //! of this repository run them; the format is described in `tests/scenarios/README.md`.
 //!
 //! ```text
-//!   file ──▶ Scenario ──▶ World (objects) ──Converter──▶ Engine ──plan──▶ check against `expect`
+//!   file ──▶ Scenario ──▶ World (objects) ──Converter──▶ Cluster ──plan──▶ check against `expect`
 //!                           ▲                                    │
 //!                           └───── what the world makes of it ◀──┘   (rounds only)
 //! ```
 
 mod check;
 mod drive;
-mod engine;
 mod file;
 mod pods;
 mod report;
@@ -20,7 +19,6 @@ use std::path::{Path, PathBuf};
 
 pub use self::{
     drive::Cycle,
-    engine::{CoreEngine, Engine},
     file::{Expectation, PodExpectation, Scenario, ScenarioError},
     report::{CaseResult, Report},
 };
@@ -34,13 +32,13 @@ pub enum Explain {
     No,
 }
 
-/// Runs all scenarios below some paths, each on an engine of its own.
+/// Runs all scenarios below some paths, each on a cluster of its own.
 #[must_use]
-pub fn run<E: Engine>(paths: &[PathBuf], explain: Explain, engine: impl Fn() -> E) -> Report {
+pub fn run(paths: &[PathBuf], explain: Explain) -> Report {
     let mut report = Report::default();
     for path in paths {
         match file::find(path) {
-            Ok(files) => files.iter().for_each(|file| report.add(run_file(path, file, explain, &engine))),
+            Ok(files) => files.iter().for_each(|file| report.add(run_file(path, file, explain))),
             Err(error) => report.add(Some(CaseResult::broken(path, String::new(), &error))),
         }
     }
@@ -48,7 +46,7 @@ pub fn run<E: Engine>(paths: &[PathBuf], explain: Explain, engine: impl Fn() -> 
 }
 
 /// Runs the scenario of one file; `None`: the file says that it cannot be expressed.
-fn run_file<E: Engine>(root: &Path, file: &Path, explain: Explain, engine: &impl Fn() -> E) -> Option<CaseResult> {
+fn run_file(root: &Path, file: &Path, explain: Explain) -> Option<CaseResult> {
     let area = file::area(root, file);
     let scenario = match Scenario::load(file) {
         Ok(scenario) => scenario,
@@ -57,8 +55,7 @@ fn run_file<E: Engine>(root: &Path, file: &Path, explain: Explain, engine: &impl
     if !scenario.expressible {
         return None;
     }
-    let outcome = drive::run(&scenario, engine(), explain);
-    Some(match outcome {
+    Some(match drive::run(&scenario, explain) {
         Ok(outcome) => CaseResult::of(file, area, &scenario.name, outcome),
         Err(error) => CaseResult::broken(file, area, &error),
     })

@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use super::short::Short;
 
+const HINT: &str = "the format is in tests/scenarios/README.md";
+
 /// A file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -227,22 +229,27 @@ impl Scenario {
     /// Reads a text, as JSON or YAML.
     pub fn parse(text: &str, json: bool) -> Result<Self, ScenarioError> {
         let first_line = |problem: String| problem.lines().next().unwrap_or("cannot be read").to_owned();
-        let refuse = |problem: String| {
-            ScenarioError::field("content", first_line(problem), "the format is in tests/scenarios/README.md")
-        };
-        let value: Value = if json {
-            serde_json::from_str(text).map_err(|error| refuse(error.to_string()))?
+        let read = |error: String| ScenarioError::field("content", first_line(error), HINT);
+        // Read at once, since maps of the short form are in order; part by part only to name the part that is wrong.
+        let written: Result<Written, String> = if json {
+            serde_json::from_str(text).map_err(|error| error.to_string())
         } else {
-            serde_saphyr::from_str(text).map_err(|error| refuse(error.to_string()))?
+            serde_saphyr::from_str(text).map_err(|error| error.to_string())
         };
-        let Value::Object(parts) = &value else {
-            return Err(refuse("a scenario is one object".to_owned()));
-        };
-        // Part by part first, so that an error names the part.
-        for (name, part) in parts {
-            check_part(name, part)?;
-        }
-        let written = Written::deserialize(&value).map_err(|error| refuse(error.to_string()))?;
+        let written = written.map_err(|error| {
+            let value: Result<Value, String> = if json {
+                serde_json::from_str(text).map_err(|error| error.to_string())
+            } else {
+                serde_saphyr::from_str(text).map_err(|error| error.to_string())
+            };
+            match value {
+                Ok(Value::Object(parts)) => {
+                    parts.iter().find_map(|(name, part)| check_part(name, part).err()).unwrap_or_else(|| read(error))
+                }
+                Ok(_) => read("a scenario is one object".to_owned()),
+                Err(syntax) => read(syntax),
+            }
+        })?;
         Self::of(written)
     }
 
@@ -292,7 +299,7 @@ fn qualified<T>(entries: BTreeMap<String, T>) -> BTreeMap<String, T> {
 /// Reads one part alone, for the sake of an error that names it.
 fn check_part(name: &str, part: &Value) -> Result<(), ScenarioError> {
     let told = |error: serde_json::Error, field: String| {
-        ScenarioError::field(field, error, "the format is in tests/scenarios/README.md")
+        ScenarioError::field(field, error, HINT)
     };
     match (name, part) {
         ("expect", Value::Object(parts)) => {
