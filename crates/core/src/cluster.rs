@@ -96,6 +96,8 @@ pub struct Cluster {
     pub log: UndoLog,
     /// The places that moved pods still hold.
     pub leaving: FxHashMap<PodId, Place>,
+    /// What queues used in the past, where the policy counts it.
+    pub usage: Option<crate::usage::UsageLedger>,
     /// Structures that speed up planning and survive cycles.
     pub memory: crate::cycle::Memory,
 }

@@ -48,6 +48,7 @@ use crate::{
     plan::{Cause, Plan, SubGroupShortage},
     policy::{Action, Policy},
     time::Time,
+    usage::UsageLedger,
 };
 
 /// Decides what to do now. The lasting state of the cluster is not changed: what was decided comes back as deltas.
@@ -118,8 +119,21 @@ impl<'a> Cycle<'a> {
             refusals: BTreeMap::new(),
         };
         cycle.refill_rosters();
+        cycle.count_usage();
         cycle.divide();
         cycle
+    }
+
+    /// Counts what queues held since the last cycle, where the policy wants past usage to matter.
+    fn count_usage(&mut self) {
+        let Some(policy) = &self.policy.usage else {
+            self.cluster.usage = None;
+            return;
+        };
+        let allocated: Vec<Shares> = self.cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
+        let ledger = self.cluster.usage.get_or_insert_with(|| UsageLedger::new(policy.clone()));
+        ledger.set_policy(policy);
+        ledger.advance(self.now, &allocated, self.total);
     }
 
     /// Divides the cluster between the queues.
@@ -153,7 +167,7 @@ impl<'a> Cycle<'a> {
                     limit: queue.limit,
                     weight: queue.weight,
                     request: if usable { request } else { Shares::default() },
-                    usage: [0; 3],
+                    usage: cluster.usage.as_ref().map_or([0; 3], |usage| usage.shares(id.index())),
                 }
             })
             .collect();
