@@ -45,6 +45,7 @@ use crate::{
     cluster::{Cluster, group::Group, status::Status},
     fair_share::{Division, Entry},
     ids::{GroupId, QueueId},
+    journal::Bookmark,
     plan::{Cause, Plan, SubGroupShortage},
     policy::{Action, Policy},
     time::Time,
@@ -76,6 +77,8 @@ pub struct Memory {
     waiting: FxHashMap<QueueId, (u32, Arc<[GroupId]>)>,
     /// By queue: its groups that may be evicted, first victims first.
     victims: FxHashMap<QueueId, victims::Roster>,
+    /// By queue: GPUs of its largest group, and the version of its lists they are of.
+    largest: FxHashMap<QueueId, (u32, i128)>,
     /// The policy all this was made for.
     policy: Option<Policy>,
     trees: crate::topology::Trees,
@@ -96,6 +99,8 @@ struct Cycle<'a> {
     plan: Plan,
     /// Why groups wait, as found out so far.
     refusals: BTreeMap<GroupId, Vec<Cause>>,
+    /// GPUs that are or will be free, and when that was counted.
+    free_gpus: Option<(Bookmark, i128)>,
 }
 
 impl<'a> Cycle<'a> {
@@ -117,6 +122,7 @@ impl<'a> Cycle<'a> {
             largest_gpu: memories.map(|(_, most)| most),
             plan: Plan::default(),
             refusals: BTreeMap::new(),
+            free_gpus: None,
         };
         cycle.refill_rosters();
         cycle.count_usage();

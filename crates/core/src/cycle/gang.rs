@@ -159,7 +159,8 @@ impl Cycle<'_> {
                 }
             }
         }
-        Err(refusal.unwrap_or_else(|| Cause::TopologyUnknown(format!("topology `{}` has no domain", constraint.topology))))
+        Err(refusal
+            .unwrap_or_else(|| Cause::TopologyUnknown(format!("topology `{}` has no domain", constraint.topology))))
     }
 
     /// Looks at domains with the trees that survive cycles.
