@@ -45,9 +45,11 @@ use crate::{
     cluster::{Cluster, group::Group, status::Status},
     fair_share::{Division, Entry},
     ids::{GroupId, QueueId},
+    journal::Bookmark,
     plan::{Cause, Plan, SubGroupShortage},
     policy::{Action, Policy},
     time::Time,
+    usage::UsageLedger,
 };
 
 /// Decides what to do now. The lasting state of the cluster is not changed: what was decided comes back as deltas.
@@ -75,6 +77,8 @@ pub struct Memory {
     waiting: FxHashMap<QueueId, (u32, Arc<[GroupId]>)>,
     /// By queue: its groups that may be evicted, first victims first.
     victims: FxHashMap<QueueId, victims::Roster>,
+    /// By queue: GPUs of its largest group, and the version of its lists they are of.
+    largest: FxHashMap<QueueId, (u32, i128)>,
     /// The policy all this was made for.
     policy: Option<Policy>,
     trees: crate::topology::Trees,
@@ -95,6 +99,8 @@ struct Cycle<'a> {
     plan: Plan,
     /// Why groups wait, as found out so far.
     refusals: BTreeMap<GroupId, Vec<Cause>>,
+    /// GPUs that are or will be free, and when that was counted.
+    free_gpus: Option<(Bookmark, i128)>,
 }
 
 impl<'a> Cycle<'a> {
@@ -116,10 +122,24 @@ impl<'a> Cycle<'a> {
             largest_gpu: memories.map(|(_, most)| most),
             plan: Plan::default(),
             refusals: BTreeMap::new(),
+            free_gpus: None,
         };
         cycle.refill_rosters();
+        cycle.count_usage();
         cycle.divide();
         cycle
+    }
+
+    /// Counts what queues held since the last cycle, where the policy wants past usage to matter.
+    fn count_usage(&mut self) {
+        let Some(policy) = &self.policy.usage else {
+            self.cluster.usage = None;
+            return;
+        };
+        let allocated: Vec<Shares> = self.cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
+        let ledger = self.cluster.usage.get_or_insert_with(|| UsageLedger::new(policy.clone()));
+        ledger.set_policy(policy);
+        ledger.advance(self.now, &allocated, self.total);
     }
 
     /// Divides the cluster between the queues.
@@ -153,7 +173,7 @@ impl<'a> Cycle<'a> {
                     limit: queue.limit,
                     weight: queue.weight,
                     request: if usable { request } else { Shares::default() },
-                    usage: [0; 3],
+                    usage: cluster.usage.as_ref().map_or([0; 3], |usage| usage.shares(id.index())),
                 }
             })
             .collect();

@@ -129,7 +129,13 @@ impl Cluster {
     #[must_use]
     pub fn charge_at(&self, pod: PodId, node: Option<NodeId>) -> Shares {
         let memory = node.and_then(|node| self.nodes[node.index()].gpu_memory);
-        self.charge_with(pod, memory)
+        let mut charge = self.charge_with(pod, memory);
+        if let Some(node) = node {
+            let claims = self.pods[pod.index()].claims().iter();
+            let further = claims.map(|claim| self.claims.get(*claim).further_gpus(&self.nodes[node.index()]));
+            charge.0[crate::amounts::share::GPU] += further.sum::<i128>();
+        }
+        charge
     }
 
     /// What a pod costs its queue on devices of `memory` MiB.
@@ -196,9 +202,15 @@ impl Cluster {
             if let Some(numa) = &mut node.numa {
                 numa.charge(&detail.numa, status, times);
             }
+            if preemptible && status.is_active_allocated() && status != Status::Pipelined {
+                node.evictable_gpus += node.claimed_whole_gpus(detail) * times;
+            }
+            self.claims.enter_detail(detail, (node_id, node), status, times);
         }
         if pod.is_foreign() {
-            let charge = class.charge_on(node.gpu_memory);
+            let mut charge = class.charge_on(node.gpu_memory);
+            let further = pod.claims().iter().map(|claim| self.claims.get(*claim).further_gpus(node)).sum::<i128>();
+            charge.0[crate::amounts::share::GPU] += pod.rare.as_ref().map_or(0, |rare| rare.claimed_gpus) + further;
             if times > 0 {
                 node.foreign.add(&charge);
             } else {

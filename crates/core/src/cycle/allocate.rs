@@ -6,7 +6,7 @@ use crate::{
     amounts::share_of,
     cluster::status::Status,
     cycle::{Cycle, gang::pods_of, order::is_waiting, placement::Mode, signature::Refused, tasks::Steps},
-    delta::Gpus,
+    delta::{Gpus, NumaShare},
     ids::{GroupId, PodId},
     plan::{Cause, Decision, Placed},
     policy::Action,
@@ -77,7 +77,13 @@ impl Cycle<'_> {
             Gpus::None | Gpus::Whole(_) => 0,
         };
         let devices = pod.place.devices.iter().map(|name| self.cluster.word(*name).to_owned()).collect();
-        let (claims, extended, numa) = self.placed_detail(id);
+        let detail = pod.place.detail.as_deref();
+        let (claims, extended) = detail.map(|detail| self.cluster.placed_claims(detail, node)).unwrap_or_default();
+        let numa = detail.map_or(&[][..], |detail| &detail.numa).iter().map(|zone| NumaShare {
+            zone: zone.zone,
+            amounts: zone.amounts.iter().map(|(word, amount)| (self.cluster.word(*word).to_owned(), *amount)).collect(),
+        });
+        let numa = numa.collect();
         Placed { pod: id, node, devices, portion, claims, extended, numa }
     }
 }

@@ -40,7 +40,7 @@ impl Cycle<'_> {
             let request = self.tasks().cost(&steps, self.largest_gpu);
             let refusal = if !self.group(group).preemptible {
                 Some(VictimRefusal::NotPreemptible)
-            } else if self.free_gpus() < request.0[share::GPU] {
+            } else if !self.asks_for_other_gpus(group) && self.free_gpus() < request.0[share::GPU] {
                 Some(VictimRefusal::ClusterFull)
             } else {
                 None

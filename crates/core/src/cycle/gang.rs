@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::{
-    cluster::{group::Child, status::Status},
+    cluster::{Cluster, group::Child, status::Status},
     cycle::{
         Cycle,
         placement::{Mode, Scope},
@@ -12,7 +12,7 @@ use crate::{
     delta::TopologyConstraint,
     ids::{GroupId, NodeId, PodId},
     plan::Cause,
-    topology::{Ask, Bands, NodeSet, subsets},
+    topology::{Ask, Bands, NodeSet, Trees, subsets},
 };
 
 /// How far recursion follows the tree of subgroups.
@@ -145,16 +145,13 @@ impl Cycle<'_> {
         };
         let tasks: Vec<PodId> = steps.iter().flat_map(|step| step.pods.iter().copied()).collect();
         let holding = self.nodes_of(group, leaves);
-        let mut trees = std::mem::take(&mut self.cluster.memory.trees);
         let ask = Ask { constraint, subgroup, tasks: &tasks, within, holding: &holding };
-        let found = subsets(&mut trees, self.cluster, &ask);
-        self.cluster.memory.trees = trees;
-        let found = found?;
+        let mut found = self.with_trees(|trees, cluster| subsets(trees, cluster, &ask))?;
+        let own = found.bands.clone().or_else(|| bands.cloned());
         let checkpoint = self.cluster.checkpoint();
         let mut refusal = None;
-        let own = found.bands.as_ref().or(bands);
-        for nodes in &found.sets {
-            match attempt(self, Some(nodes), own) {
+        while let Some(nodes) = self.with_trees(|trees, cluster| found.next(trees, cluster)) {
+            match attempt(self, Some(&nodes), own.as_ref()) {
                 Ok(()) => return Ok(()),
                 Err(cause) => {
                     self.cluster.rollback(checkpoint);
@@ -164,6 +161,14 @@ impl Cycle<'_> {
         }
         Err(refusal
             .unwrap_or_else(|| Cause::TopologyUnknown(format!("topology `{}` has no domain", constraint.topology))))
+    }
+
+    /// Looks at domains with the trees that survive cycles.
+    fn with_trees<T>(&mut self, look: impl FnOnce(&mut Trees, &Cluster) -> T) -> T {
+        let mut trees = std::mem::take(&mut self.cluster.memory.trees);
+        let result = look(&mut trees, self.cluster);
+        self.cluster.memory.trees = trees;
+        result
     }
 
     /// The nodes that hold pods of some podsets.

@@ -54,6 +54,9 @@ impl Cycle<'_> {
         if self.policy.plugins.predicates && class.constraints.everywhere().is_some() {
             return false;
         }
+        if self.policy.plugins.dynamic_resources && self.cluster.claims_refusal(pod).is_some() {
+            return false;
+        }
         let mut ranking = if local {
             match scope.ranking.take() {
                 Some((class, ranking)) if class == id => ranking,
@@ -146,32 +149,38 @@ impl Cycle<'_> {
                 names.push(self.cluster.words.intern(&name));
             }
         }
-        let detail = self.detail_on(pod, node, &mut now)?;
+        let detail = self.detail_on(pod, node, &mut now).ok()?;
         let status = if now { Status::Allocated } else { Status::Pipelined };
         Some(Place { status, node: Some(node), devices: names, detail })
     }
 
-    /// The claims and NUMA zones of a pod on a node; `None` if there are none that do.
-    fn detail_on(&self, _pod: PodId, _node: NodeId, _now: &mut bool) -> Option<Option<Box<Detail>>> {
-        Some(None)
-    }
-
-    /// What a decision tells of a pod's claims and NUMA zones.
-    #[expect(clippy::type_complexity, reason = "the three lists of a decision")]
-    pub(super) fn placed_detail(
-        &self,
-        _pod: PodId,
-    ) -> (
-        Vec<(crate::ids::ClaimId, Vec<(u32, crate::delta::DeviceRef)>)>,
-        Vec<(String, crate::delta::DeviceRef)>,
-        Vec<crate::delta::NumaShare>,
-    ) {
-        (Vec::new(), Vec::new(), Vec::new())
+    /// The claims and NUMA zones of a pod on a node.
+    fn detail_on(&self, pod: PodId, node: NodeId, now: &mut bool) -> Result<Option<Box<Detail>>, NodeRefusal> {
+        let described = &self.cluster.nodes[node.index()];
+        let claimed = !self.cluster.pods[pod.index()].claims().is_empty() || !described.served.is_empty();
+        let aligned = self.policy.plugins.numa && described.numa.is_some();
+        if !claimed && !aligned {
+            return Ok(None);
+        }
+        let mut detail = Detail::default();
+        if claimed && self.policy.plugins.dynamic_resources {
+            let fit = self.cluster.check_claims(pod, node)?;
+            *now &= fit.now;
+            detail.claims = fit.claims;
+            detail.extended = fit.extended;
+        }
+        if aligned {
+            let at_once = if *now { self.cluster.check_numa(pod, node, true).ok() } else { None };
+            *now &= at_once.is_some();
+            let zones = at_once.map_or_else(|| self.cluster.check_numa(pod, node, false), Ok)?;
+            detail.numa = zones.map(|(zones, _)| zones).unwrap_or_default();
+        }
+        Ok((detail != Detail::default()).then(|| Box::new(detail)))
     }
 
     /// Why a node that suits and fits a pod does not do: its claims or its NUMA zones.
-    pub(super) fn explain_detail(&self, _pod: PodId, _node: NodeId) -> NodeRefusal {
-        NodeRefusal::Numa
+    pub(super) fn explain_detail(&self, pod: PodId, node: NodeId) -> NodeRefusal {
+        self.detail_on(pod, node, &mut false).err().unwrap_or(NodeRefusal::GpuMemoryShort)
     }
 
     /// Whether what runs on and around a node allows the pod there.

@@ -55,12 +55,13 @@ impl Cycle<'_> {
         }
     }
 
-    /// Whether any group of the queue could be a victim.
-    fn has_lower_priority(&self, group: GroupId) -> bool {
-        let described = self.group(group);
-        let Some(queue) = described.queue else { return false };
-        let mut running = self.cluster.queues[queue.index()].running_groups.iter().map(|group| self.group(*group));
-        running.any(|other| other.preemptible && other.priority < described.priority)
+    /// Whether any group of the queue could be a victim: the first of its roster has the lowest priority.
+    fn has_lower_priority(&mut self, group: GroupId) -> bool {
+        let (priority, queue) = (self.group(group).priority, self.group(group).queue);
+        let Some((groups, next)) = queue.map(|queue| self.roster(queue)) else { return false };
+        let left = groups.get(next..).unwrap_or_default();
+        let first = if self.policy.plugins.priority { left.get(..1).unwrap_or_default() } else { left };
+        first.iter().any(|victim| self.group(*victim).priority < priority)
     }
 }
 

@@ -143,7 +143,7 @@ impl Ranking {
     }
 
     fn band(&self, node: NodeId) -> u8 {
-        self.bands.as_ref().map_or(0, |bands| u8::MAX - bands.of(node))
+        self.bands.as_ref().map_or(0, |bands| u8::MAX - bands.band(node))
     }
 }
 
@@ -200,7 +200,7 @@ pub fn suits(cluster: &Cluster, class: &Class, node: &Node, policy: &Policy) -> 
         return Err(NodeRefusal::Unavailable(why.clone()));
     }
     mig_suits(class, node)?;
-    if class.is_shared() && node.devices.iter().any(|device| device.gpu) && node.total.fixed[fixed::GPU] == 0 {
+    if class.is_shared() && node.has_only_dra_gpus() {
         return Err(NodeRefusal::NotShareable);
     }
     if matches!(class.gpus, Gpus::Memory { .. }) && node.gpu_memory.is_none() && node.total.fixed[fixed::GPU] > 0 {

@@ -72,7 +72,7 @@ impl Cycle<'_> {
             self.plan.stats.searches_refused += 1;
             return refuse(VictimRefusal::QueueWithinShare);
         }
-        if !self.enough_to_take(reclaimer, request, &queues) {
+        if !self.enough_to_take(group, reclaimer, request, &queues) {
             self.plan.stats.searches_refused += 1;
             return refuse(VictimRefusal::TooLittleToTake);
         }
@@ -83,29 +83,38 @@ impl Cycle<'_> {
     ///
     /// A queue gives while it holds more than its bound, and the last vector may be the largest it has: so it gives less than what it
     /// holds above the bound plus that vector. Where another resource than GPUs is above its bound GPUs are no limit.
-    fn enough_to_take(&self, reclaimer: QueueId, request: &Shares, queues: &[QueueId]) -> bool {
+    fn enough_to_take(&mut self, group: GroupId, reclaimer: QueueId, request: &Shares, queues: &[QueueId]) -> bool {
         let wanted = request.0[share::GPU];
-        if wanted <= 0 {
+        if wanted <= 0 || self.asks_for_other_gpus(group) {
             return true;
         }
-        let mut available = self.free_gpus();
+        let mut available = 0;
         let mut given: FxHashMap<QueueId, i128> = FxHashMap::default();
         for queue in queues {
             if available >= wanted {
                 return true;
             }
             let Some((ours, theirs)) = self.cluster.leveled(reclaimer, *queue) else { continue };
-            let most = *given.entry(theirs).or_insert_with(|| self.most_given(ours, theirs, request));
+            let most = match given.get(&theirs) {
+                Some(most) => *most,
+                None => self.most_given(ours, theirs, request),
+            };
             let own = &self.cluster.queues[queue.index()].sum;
-            let take = (own.allocated.0[share::GPU] - own.fixed.0[share::GPU]).min(most);
+            let take = (own.allocated.0[share::GPU] - own.fixed.0[share::GPU]).min(most).max(0);
             given.insert(theirs, most - take);
             available += take;
         }
-        available >= wanted
+        available >= wanted || available + self.free_gpus() >= wanted
+    }
+
+    /// Whether a group asks for GPUs that are not counted as whole ones: MIG profiles or claims.
+    pub(super) fn asks_for_other_gpus(&self, group: GroupId) -> bool {
+        let mut pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
+        pods.any(|pod| self.cluster.class_of(*pod).mig || !self.cluster.pods[pod.index()].claims().is_empty())
     }
 
     /// GPUs that a queue gives at most.
-    fn most_given(&self, ours: QueueId, theirs: QueueId, request: &Shares) -> i128 {
+    fn most_given(&mut self, ours: QueueId, theirs: QueueId, request: &Shares) -> i128 {
         let victim = &self.cluster.queues[theirs.index()];
         let held = victim.sum.allocated;
         let mut bounds = allocatable(self.cluster, theirs);
@@ -129,20 +138,35 @@ impl Cycle<'_> {
     }
 
     /// GPUs of the largest group below a queue.
-    fn largest_vector(&self, queue: QueueId) -> i128 {
+    fn largest_vector(&mut self, queue: QueueId) -> i128 {
         let described = &self.cluster.queues[queue.index()];
-        let own = described.running_groups.iter().map(|group| {
-            let podsets = self.group(*group).podsets.iter();
-            podsets.flat_map(|podset| &podset.pods).map(|pod| self.cluster.charge_of(*pod).0[share::GPU]).sum()
-        });
-        let below = described.children.iter().map(|child| self.largest_vector(*child));
-        own.chain(below).max().unwrap_or(0)
+        let version = described.groups_version;
+        let known = self.cluster.memory.largest.get(&queue).filter(|(known, _)| *known == version);
+        let own = known.map_or_else(
+            || {
+                let groups = described.running_groups.iter().map(|group| {
+                    let podsets = self.group(*group).podsets.iter();
+                    podsets.flat_map(|podset| &podset.pods).map(|pod| self.cluster.charge_of(*pod).0[share::GPU]).sum()
+                });
+                groups.max().unwrap_or(0)
+            },
+            |(_, largest)| *largest,
+        );
+        self.cluster.memory.largest.insert(queue, (version, own));
+        let children = self.cluster.queues[queue.index()].children.clone();
+        children.into_iter().map(|child| self.largest_vector(child)).max().unwrap_or(0).max(own)
     }
 
     /// GPUs that are or will be free, shares of devices too, in millionths.
-    pub(super) fn free_gpus(&self) -> i128 {
+    pub(super) fn free_gpus(&mut self) -> i128 {
+        let end = self.cluster.journal.end();
+        if let Some((_, free)) = self.free_gpus.filter(|(read, _)| *read == end) {
+            return free;
+        }
         let nodes = self.cluster.nodes.iter().filter(|node| node.is_available());
-        nodes.map(crate::cluster::node::Node::free_gpus).sum()
+        let free = nodes.map(crate::cluster::node::Node::free_gpus).sum();
+        self.free_gpus = Some((end, free));
+        free
     }
 }
 

@@ -50,7 +50,10 @@ impl Cycle<'_> {
         let class = self.cluster.class_of(pod);
         let mut counts: BTreeMap<NodeRefusal, (u32, i64)> = BTreeMap::new();
         let everywhere = class.constraints.everywhere().filter(|_| self.policy.plugins.predicates);
-        let everywhere = everywhere.map(str::to_owned).or_else(|| self.larger_than_any_node(pod));
+        let everywhere = everywhere
+            .map(str::to_owned)
+            .or_else(|| self.cluster.claims_refusal(pod).filter(|_| self.policy.plugins.dynamic_resources))
+            .or_else(|| self.larger_than_any_node(pod));
         if everywhere.is_none() {
             for index in 0..self.cluster.nodes.len() {
                 let node = NodeId::of(index);

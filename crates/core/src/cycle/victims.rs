@@ -95,7 +95,7 @@ impl Cycle<'_> {
     }
 
     /// The groups of a queue that may be evicted, and from where on some have something left.
-    fn roster(&mut self, queue: QueueId) -> (Arc<[GroupId]>, usize) {
+    pub(super) fn roster(&mut self, queue: QueueId) -> (Arc<[GroupId]>, usize) {
         let described = &self.cluster.queues[queue.index()];
         let version = described.groups_version;
         let known = self.cluster.memory.victims.remove(&queue).filter(|roster| roster.version == version);
