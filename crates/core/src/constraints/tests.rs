@@ -80,14 +80,14 @@ fn expression(key: &str, operator: Operator, values: &[&str]) -> Expression {
     Expression { key: key.to_owned(), operator, values: values.iter().map(|value| (*value).to_owned()).collect() }
 }
 
-fn selector(key: &str, value: &str) -> Option<Selector> {
-    Some(Selector { expressions: vec![expression(key, Operator::In, &[value])] })
+fn selector(key: &str, value: &str) -> Selector {
+    Selector { expressions: vec![expression(key, Operator::In, &[value])] }
 }
 
 /// Pods of namespace `team` with `app` = `value`.
 fn app(value: &str, topology_key: &str) -> PodTerm {
     PodTerm {
-        selector: selector("app", value),
+        selector: Some(selector("app", value)),
         namespaces: Some(vec!["team".to_owned()]),
         topology_key: topology_key.to_owned(),
     }

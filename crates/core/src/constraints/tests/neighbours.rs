@@ -52,7 +52,7 @@ fn a_pod_that_matches_its_own_terms_may_be_the_first_of_its_kind() {
 #[test]
 fn several_terms_must_be_met_by_the_same_pods() {
     let mut both = near("web", "rack");
-    both.pod_affinity.push(PodTerm { selector: super::selector("tier", "front"), ..app("", "host") });
+    both.pod_affinity.push(PodTerm { selector: Some(super::selector("tier", "front")), ..app("", "host") });
     let full = pod("full", &[("app", "web"), ("tier", "front")], Constraints::default());
     let half = pod("half", &[("app", "web")], Constraints::default());
     let mut world = World::new(racks(), [running(full, "a1"), running(half, "b1"), pod("p", &[], both)]);
@@ -142,6 +142,19 @@ fn pods_that_this_cycle_evicts_are_in_nobodys_way() {
     world.cluster.settle();
     assert_eq!(world.check_pods("p", "a2"), Err(NodeRefusal::PodAntiAffinity));
     assert_eq!(world.check_pods("p", "b2"), Ok(()));
+}
+
+#[test]
+fn a_pod_that_is_moved_within_its_node_counts_once() {
+    let wish = crate::delta::Weighted { weight: 1, item: app("web", "rack") };
+    let fan = Constraints { preferred_pod_affinity: vec![wish], ..Constraints::default() };
+    let mut world = World::new(racks(), [running(plain("web", "web"), "a1"), pod("p", &[], fan)]);
+    let web = world.pod("web");
+    world.cluster.evict(web);
+    assert_eq!(world.preference("p", "a2"), 0);
+    let place = Place { node: Some(world.node("a1")), ..Place::nowhere(Status::Pipelined) };
+    world.cluster.relocate(web, place);
+    assert_eq!(world.preference("p", "a2"), 1_000_000);
 }
 
 #[test]

@@ -6,9 +6,9 @@ use crate::{
     plan::NodeRefusal,
 };
 
-fn terms(terms: &[&[(&str, Operator, &[&str])]]) -> Option<Vec<Term>> {
+fn terms(terms: &[&[(&str, Operator, &[&str])]]) -> Vec<Term> {
     let labels = |term: &[(&str, Operator, &[&str])]| term.iter().map(|(k, o, v)| expression(k, *o, v)).collect();
-    Some(terms.iter().map(|term| Term { labels: labels(term), names: Vec::new() }).collect())
+    terms.iter().map(|term| Term { labels: labels(term), names: Vec::new() }).collect()
 }
 
 fn named(operator: Operator, names: &[&str]) -> Term {
@@ -54,18 +54,19 @@ fn terms_of_node_affinity_are_alternatives_and_their_expressions_are_not() {
     let east: &[(&str, Operator, &[&str])] = &[("zone", Operator::In, &["east"])];
     let west_and_small: &[(&str, Operator, &[&str])] =
         &[("zone", Operator::In, &["west"]), ("cores", Operator::In, &["8"])];
-    assert_eq!(fitting(affinity(terms(&[east, west_and_small]))), ["a"]);
-    assert_eq!(fitting(affinity(terms(&[east, &[("cores", Operator::In, &["many"])]]))), ["a", "c"]);
+    assert_eq!(fitting(affinity(Some(terms(&[east, west_and_small])))), ["a"]);
+    assert_eq!(fitting(affinity(Some(terms(&[east, &[("cores", Operator::In, &["many"])]])))), ["a", "c"]);
 }
 
 #[test]
 fn each_operator_compares_as_in_kubernetes() {
-    let one = |operator, values: &'static [&'static str]| fitting(affinity(terms(&[&[("zone", operator, values)]])));
+    let one =
+        |operator, values: &'static [&'static str]| fitting(affinity(Some(terms(&[&[("zone", operator, values)]]))));
     assert_eq!(one(Operator::In, &["east", "north"]), ["a"]);
     assert_eq!(one(Operator::NotIn, &["east"]), ["b", "c"], "a node without the label is not in the zone");
     assert_eq!(one(Operator::Exists, &[]), ["a", "b"]);
     assert_eq!(one(Operator::DoesNotExist, &[]), ["c"]);
-    let cores = |operator, value: &'static str| fitting(affinity(terms(&[&[("cores", operator, &[value])]])));
+    let cores = |operator, value: &'static str| fitting(affinity(Some(terms(&[&[("cores", operator, &[value])]]))));
     assert_eq!(cores(Operator::Gt, "8"), ["b"], "as numbers, and `many` is none");
     assert_eq!(cores(Operator::Lt, "64"), ["a"]);
 }
@@ -79,7 +80,11 @@ fn an_expression_that_cannot_be_read_matches_nothing() {
         (Operator::Gt, &["1", "2"]),
         (Operator::Lt, &["ninety"]),
     ] {
-        assert_eq!(fitting(affinity(terms(&[&[("cores", operator, values)]]))), [""; 0], "{operator:?} {values:?}");
+        assert_eq!(
+            fitting(affinity(Some(terms(&[&[("cores", operator, values)]])))),
+            [""; 0],
+            "{operator:?} {values:?}"
+        );
     }
 }
 
@@ -133,7 +138,7 @@ fn a_taint_refuses_by_its_key_unless_tolerated() {
 
 #[test]
 fn a_volume_ties_the_pod_to_nodes_that_reach_it() {
-    let east = terms(&[&[("zone", Operator::In, &["east"])]]);
+    let east = Some(terms(&[&[("zone", Operator::In, &["east"])]]));
     let needs = [
         VolumeNeed::Bound { claim: "team/data".to_owned(), nodes: east.clone(), exclusive: false },
         VolumeNeed::Unbound { claim: "team/scratch".to_owned(), nodes: east },

@@ -106,7 +106,7 @@ fn a_wished_spread_prefers_domains_with_fewer_pods() {
         max_skew: 1,
         topology_key: "rack".to_owned(),
         when_unsatisfiable: WhenUnsatisfiable::ScheduleAnyway,
-        selector: selector("app", "web"),
+        selector: Some(selector("app", "web")),
         min_domains: None,
         honor_node_affinity: true,
         honor_taints: false,

@@ -27,7 +27,7 @@ use crate::{
 };
 
 const NODES: usize = 5;
-const PODS: usize = 7;
+const PODS: usize = 10;
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -38,16 +38,17 @@ enum Step {
     PodGone(usize),
     Place(usize, usize, bool),
     Evict(usize),
-    Relocate(usize, usize),
+    /// To a node, or within its own.
+    Relocate(usize, Option<usize>),
     Rollback(usize),
 }
 
 fn word() -> impl Strategy<Value = String> {
-    select(vec!["a", "b", "1", "7", ""]).prop_map(str::to_owned)
+    select(vec!["a", "a", "a", "b", "1", "7", ""]).prop_map(str::to_owned)
 }
 
 fn key() -> impl Strategy<Value = String> {
-    select(vec!["zone", "rack", "size"]).prop_map(str::to_owned)
+    select(vec!["zone", "zone", "rack", "size"]).prop_map(str::to_owned)
 }
 
 fn expression() -> impl Strategy<Value = Expression> {
@@ -60,7 +61,7 @@ fn expression() -> impl Strategy<Value = Expression> {
         Operator::Gt,
         Operator::Lt,
     ];
-    (key(), select(operators.to_vec()), vec(word(), 0..3)).prop_map(|(key, operator, mut values)| {
+    let any = (key(), select(operators.to_vec()), vec(word(), 0..3)).prop_map(|(key, operator, mut values)| {
         // Mostly well formed, so that something matches.
         match operator {
             Operator::Exists | Operator::DoesNotExist if values.len() < 2 => values.clear(),
@@ -68,7 +69,10 @@ fn expression() -> impl Strategy<Value = Expression> {
             _ => {}
         }
         Expression { key, operator, values }
-    })
+    });
+    let broad = select(vec![Operator::Exists, Operator::DoesNotExist]);
+    let broad = (key(), broad).prop_map(|(key, operator)| Expression { key, operator, values: Vec::new() });
+    prop_oneof![any, broad]
 }
 
 fn term() -> impl Strategy<Value = Term> {
@@ -101,7 +105,7 @@ fn effect() -> impl Strategy<Value = TaintEffect> {
 
 fn spread() -> impl Strategy<Value = SpreadConstraint> {
     let when = select(vec![WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway]);
-    (1..3_u32, key(), when, selector(), option::of(0..4_u32), any::<bool>(), any::<bool>()).prop_map(
+    (1..3_u32, key(), when, selector(), option::of(0..5_u32), any::<bool>(), any::<bool>()).prop_map(
         |(max_skew, topology_key, when_unsatisfiable, selector, min_domains, honor_node_affinity, honor_taints)| {
             SpreadConstraint {
                 max_skew,
@@ -154,7 +158,7 @@ fn constraints() -> impl Strategy<Value = Constraints> {
         seldom(0.3, vec(pod_term(), 1..3)),
         seldom(0.3, vec(pod_term(), 1..3)),
         vec((-9..9_i32, pod_term()).prop_map(|(weight, item)| Weighted { weight, item }), 0..2),
-        seldom(0.3, vec(spread(), 1..3)),
+        seldom(0.5, vec(spread(), 1..3)),
         seldom(0.25, vec(port, 1..3)),
         seldom(0.25, vec(volume(), 1..2)),
     );
@@ -185,7 +189,7 @@ fn a_node() -> impl Strategy<Value = Node> {
 
 fn a_pod() -> impl Strategy<Value = Pod> {
     let parts = (btree_map(key(), word(), 0..4), select(vec!["team", "team", "other"]), constraints());
-    let placed = option::weighted(0.6, (0..NODES, any::<bool>(), option::weighted(0.2, Just(Time(0)))));
+    let placed = option::weighted(0.6, (0..NODES, any::<bool>(), option::weighted(0.35, Just(Time(0)))));
     (parts, placed).prop_map(|((labels, namespace, constraints), placed)| {
         let waiting = Pod { labels, namespace: namespace.to_owned(), ..pod("", &[], constraints) };
         let Some((node, runs, deleted)) = placed else { return waiting };
@@ -201,8 +205,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..PODS, a_pod()).prop_map(|(index, pod)| Step::Pod(index, Box::new(pod))),
         1 => (0..PODS).prop_map(Step::PodGone),
         6 => (0..PODS, 0..NODES, any::<bool>()).prop_map(|(pod, node, now)| Step::Place(pod, node, now)),
-        4 => (0..PODS).prop_map(Step::Evict),
-        4 => (0..PODS, 0..NODES).prop_map(|(pod, node)| Step::Relocate(pod, node)),
+        6 => (0..PODS).prop_map(Step::Evict),
+        4 => (0..PODS, option::of(0..NODES)).prop_map(|(pod, node)| Step::Relocate(pod, node)),
         2 => (0..4_usize).prop_map(Step::Rollback),
     ]
 }
@@ -264,7 +268,9 @@ impl Twins {
                 }
             }
             Step::Relocate(index, node) => {
-                let (Some(pod), Some(node)) = (self.pod(index), self.node(node)) else { return };
+                let Some(pod) = self.pod(index) else { return };
+                let own = self.world.cluster.pods[pod.index()].place.node;
+                let Some(node) = node.map_or(own, |node| self.node(node)) else { return };
                 if self.world.cluster.pods[pod.index()].is_evicted() {
                     self.world.cluster.relocate(pod, Place { node: Some(node), ..Place::nowhere(Status::Pipelined) });
                 }
@@ -352,7 +358,9 @@ fn the_census_agrees_with_the_oracle_after_every_change() {
     let result = TestRunner::new(config).run(&world, |(nodes, pods, steps)| {
         let mut twins = Twins::new(nodes, pods);
         for step in std::iter::once(None).chain(steps.into_iter().map(Some)) {
-            step.into_iter().for_each(|step| twins.take(step));
+            if let Some(step) = step {
+                twins.take(step);
+            }
             let tally = twins.compare();
             asked.set(asked.get() + tally.asked);
             refused.set(refused.get() + tally.refused);

@@ -13,7 +13,7 @@ fn over(topology_key: &str, max_skew: u32) -> SpreadConstraint {
         max_skew,
         topology_key: topology_key.to_owned(),
         when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
-        selector: selector("app", "web"),
+        selector: Some(selector("app", "web")),
         min_domains: None,
         honor_node_affinity: true,
         honor_taints: false,
