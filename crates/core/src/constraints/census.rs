@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A node's contribution is written down when it is counted; when the node changes it is taken back and counted anew.
-//! After [`Census::prepare`] questions about that pod are answered as the cluster was then: prepare again after each change.
+//! After [`Census::prepare`] questions about that pod are answered as the cluster was then: prepare again after each
+//! change.
 
 use std::sync::Arc;
 
