@@ -149,3 +149,17 @@ fn filters_nobody_uses_are_forgotten() {
     assert!(devices.filters.len() < 80, "{}", devices.filters.len());
     assert_eq!(devices.claim("team/c").map(|claim| claim.requests[0].kinds.len()), Some(0));
 }
+
+#[test]
+fn an_allocation_that_names_no_node_is_where_its_devices_are() {
+    let mut devices = Devices::default();
+    let object = json!({"metadata": {"name": "c", "namespace": "team"}, "spec": {}, "status": {"allocation": {
+        "devices": {"results": [{"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0", "request": "r"}]}}}});
+    devices.insert_claim(&serde_json::from_value(object).expect("a claim"), "kai.scheduler/queue");
+    let node =
+        |devices: &Devices| devices.claim("team/c").and_then(|claim| claim.allocation).and_then(|found| found.node);
+    assert_eq!(node(&devices), None);
+    assert!(slice(&mut devices, "s", "n", &["H100"]).claims.contains("team/c"));
+    assert_eq!(node(&devices).as_deref(), Some("n"));
+    assert!(devices.remove_slice("s").claims.contains("team/c"));
+}

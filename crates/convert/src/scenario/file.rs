@@ -260,7 +260,11 @@ impl Scenario {
         let actions: Vec<String> = match (written.kind, &written.action) {
             (Kind::SingleAction, Some(text)) => text.split(',').map(|action| action.trim().to_owned()).collect(),
             (Kind::SingleAction, None) => {
-                return Err(ScenarioError::field("action", "is missing", "name the actions of the cycle, such as `allocate`"));
+                return Err(ScenarioError::field(
+                    "action",
+                    "is missing",
+                    "name the actions of the cycle, such as `allocate`",
+                ));
             }
             (Kind::Rounds, _) => Vec::new(),
         };
@@ -298,9 +302,7 @@ fn qualified<T>(entries: BTreeMap<String, T>) -> BTreeMap<String, T> {
 
 /// Reads one part alone, for the sake of an error that names it.
 fn check_part(name: &str, part: &Value) -> Result<(), ScenarioError> {
-    let told = |error: serde_json::Error, field: String| {
-        ScenarioError::field(field, error, HINT)
-    };
+    let told = |error: serde_json::Error, field: String| ScenarioError::field(field, error, HINT);
     match (name, part) {
         ("expect", Value::Object(parts)) => {
             for (inner, part) in parts {
