@@ -199,24 +199,22 @@ impl Devices {
         self.homeless.remove(key);
     }
 
-    /// Says that a pod is being bound with a claim, with the devices chosen for it, or no longer is. Whether that is news.
-    pub(crate) fn hold(&mut self, key: &str, uid: &str, allocation: Option<Option<&dra::AllocationResult>>) -> bool {
+    /// Says that a pod is being bound with a claim, with the devices chosen for it if it had none. Whether that is news.
+    pub(crate) fn hold(&mut self, key: &str, uid: &str, chosen: Option<&dra::AllocationResult>) -> bool {
         let requests = self.claims.get(key).map(|claim| claim.requests.as_slice()).unwrap_or_default();
-        match allocation {
-            Some(given) => {
-                let converted = given.map(|given| claim::allocation(given, requests));
-                let holds = self.holds.entry(key.to_owned()).or_default();
-                holds.insert(uid.to_owned(), converted.clone()) != Some(converted)
-            }
-            None => {
-                let Some(holds) = self.holds.get_mut(key) else { return false };
-                let held = holds.remove(uid).is_some();
-                if holds.is_empty() {
-                    self.holds.remove(key);
-                }
-                held
-            }
+        let converted = chosen.map(|chosen| claim::allocation(chosen, requests));
+        let holds = self.holds.entry(key.to_owned()).or_default();
+        holds.insert(uid.to_owned(), converted.clone()) != Some(converted)
+    }
+
+    /// Says that a pod is no longer being bound with a claim. Whether that is news.
+    pub(crate) fn release(&mut self, key: &str, uid: &str) -> bool {
+        let Some(holds) = self.holds.get_mut(key) else { return false };
+        let held = holds.remove(uid).is_some();
+        if holds.is_empty() {
+            self.holds.remove(key);
         }
+        held
     }
 
     /// The devices of a node, in the order of their names.

@@ -81,7 +81,7 @@ fn a_broken_file_fails_alone_and_names_the_field() {
     };
     assert!(failure("unknown-key").contains("`expect.podz`") && failure("unknown-key").contains("hint"));
     assert!(failure("no-action").contains("`action`"));
-    assert!(failure("bad-object").contains("`objects[0]`") && failure("bad-object").contains("default/p") == false);
+    assert!(failure("bad-object").contains("`objects[0]`") && failure("bad-object").contains("Pod `p`"));
     assert!(failure("not-yaml").contains("not-yaml.yaml"));
 }
 

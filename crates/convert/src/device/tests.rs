@@ -129,12 +129,12 @@ fn a_pod_being_bound_holds_the_claim_with_the_devices_chosen_for_it() {
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}
     }))
     .expect("an allocation");
-    devices.hold("team/c", "uid", Some(Some(&chosen)));
+    devices.hold("team/c", "uid", Some(&chosen));
     let read = devices.claim("team/c").expect("a claim");
     assert_eq!(read.reserved_for, ["uid"]);
     let allocation = read.allocation.expect("allocated");
     assert_eq!((allocation.node.as_deref(), allocation.devices.len()), (Some("n"), 1));
-    devices.hold("team/c", "uid", None);
+    devices.release("team/c", "uid");
     assert_eq!(devices.claim("team/c").and_then(|claim| claim.allocation), None);
 }
 

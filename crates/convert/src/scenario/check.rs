@@ -81,9 +81,9 @@ pub(super) fn stirred(expect: &Expectation, plan: &Plan, key: impl Fn(PodId) -> 
 pub(super) fn limits(limits: &Limits, plan: &Plan) -> Vec<String> {
     let count = |which: fn(&Decision) -> bool| plan.decisions.iter().filter(|decision| which(decision)).count();
     let bounds = [
-        ("binds", limits.max_binds, count(|decision| matches!(decision, Decision::Bind(_)))),
-        ("evictions", limits.max_evictions, count(|decision| matches!(decision, Decision::Evict(_)))),
-        ("pipelinings", limits.max_pipelines, count(|decision| matches!(decision, Decision::Pipeline(_)))),
+        ("binds", limits.binds, count(|decision| matches!(decision, Decision::Bind(_)))),
+        ("evictions", limits.evictions, count(|decision| matches!(decision, Decision::Evict(_)))),
+        ("pipelinings", limits.pipelines, count(|decision| matches!(decision, Decision::Pipeline(_)))),
     ];
     let over = bounds.into_iter().filter(|(_, most, found)| most.is_some_and(|most| *found > most));
     over.map(|(what, most, found)| format!("expected at most {} {what}, got {found}", most.unwrap_or(0))).collect()

@@ -109,12 +109,11 @@ impl Run<'_> {
     /// Tells the core what changed.
     fn feed(&mut self) {
         for ((kind, key), object) in self.world.changes() {
-            let deltas = match object {
-                Some(object) => self.converter.apply(&object),
-                None => {
-                    let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
-                    self.converter.remove(kind, namespace, name)
-                }
+            let deltas = if let Some(object) = object {
+                self.converter.apply(&object)
+            } else {
+                let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
+                self.converter.remove(kind, namespace, name)
             };
             for delta in deltas {
                 match &delta {

@@ -157,9 +157,12 @@ pub(super) struct NodeExpectation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Limits {
-    pub(super) max_binds: Option<usize>,
-    pub(super) max_evictions: Option<usize>,
-    pub(super) max_pipelines: Option<usize>,
+    #[serde(rename = "maxBinds")]
+    pub(super) binds: Option<usize>,
+    #[serde(rename = "maxEvictions")]
+    pub(super) evictions: Option<usize>,
+    #[serde(rename = "maxPipelines")]
+    pub(super) pipelines: Option<usize>,
 }
 
 /// A scenario.

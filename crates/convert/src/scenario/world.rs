@@ -16,6 +16,9 @@ const QUANTITY_MAPS: [&str; 6] = ["allocatable", "capacity", "requests", "limits
 /// An object's kind and `namespace/name`, or name where the kind has no namespaces.
 pub(super) type ObjectKey = (Kind, String);
 
+/// A device for a claim: the place of the request, and driver, pool and name of the device.
+pub(super) type Chosen = (usize, [String; 3]);
+
 /// Where a pod was bound.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
@@ -23,8 +26,8 @@ pub(super) struct Bound {
     pub(super) devices: Vec<String>,
     /// Amounts by zone name.
     pub(super) zones: Vec<(String, BTreeMap<String, i64>)>,
-    /// Claims that get devices: the claim's key, and for each device the request's place, driver, pool and name.
-    pub(super) claims: Vec<(String, Vec<(usize, [String; 3])>)>,
+    /// Claims that get devices, by their keys.
+    pub(super) claims: Vec<(String, Vec<Chosen>)>,
     /// Whether it has a part of a device.
     pub(super) shared: bool,
 }
@@ -275,7 +278,7 @@ fn key_of(object: &Object) -> ObjectKey {
     (object.kind(), if namespaced { format!("{namespace}/{name}") } else { name.to_owned() })
 }
 
-fn allocation(claim: &Value, devices: &[(usize, [String; 3])], node: &str) -> Value {
+fn allocation(claim: &Value, devices: &[Chosen], node: &str) -> Value {
     let results: Vec<Value> = devices
         .iter()
         .map(|(place, [driver, pool, device])| {
