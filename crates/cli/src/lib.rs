@@ -79,7 +79,9 @@ pub fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Up(options) => block_on(up::run(options)),
         Command::Crds => crds::run(),
-        Command::Scenario(Scenario::Run(options)) => return scenario::run(&options).unwrap_or_else(|error| fail(&error)),
+        Command::Scenario(Scenario::Run(options)) => {
+            return scenario::run(&options).unwrap_or_else(|error| fail(&error));
+        }
         Command::Lab(Lab::Nodes(options)) => block_on(nodes::run(options)),
         Command::Bench(Bench::Apiserver(options)) => block_on(bench::apiserver::run(options)),
         Command::Bench(Bench::Lab(options)) => bench::lab::run(&options),
