@@ -66,6 +66,8 @@ pub struct Cluster {
     label_set_ids: FxHashMap<Box<[(Word, Word)]>, u32>,
     /// Ranks of pods in their podsets.
     pub roles: Vec<delta::Role>,
+    /// Claims on devices of DRA drivers.
+    pub claims: crate::claims::Claims,
     /// Topologies by name.
     pub topologies: Vec<delta::Topology>,
     /// Pods being deleted: time decides when they count as stuck.
@@ -94,6 +96,8 @@ pub struct Cluster {
     pub log: UndoLog,
     /// The places that moved pods still hold.
     pub leaving: FxHashMap<PodId, Place>,
+    /// What queues used in the past, where the policy counts it.
+    pub usage: Option<crate::usage::UsageLedger>,
     /// Structures that speed up planning and survive cycles.
     pub memory: crate::cycle::Memory,
 }
@@ -160,8 +164,8 @@ impl Cluster {
 
     /// A claim's `namespace/name`.
     #[must_use]
-    pub fn claim_key(&self, _claim: ClaimId) -> &str {
-        ""
+    pub fn claim_key(&self, claim: ClaimId) -> &str {
+        &self.claims.get(claim).key
     }
 
     /// A word's text.

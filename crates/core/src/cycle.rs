@@ -1,5 +1,302 @@
-//! One cycle.
+//! One cycle: what is known becomes what to do.
+//!
+//! ```text
+//!   prepare ─▶ allocate ─▶ consolidation ─▶ reclaim ─▶ preempt ─▶ stale gangs ─▶ report
+//!   tree,       place on     move others     take from   take from   evict what    why the
+//!   shares      what is free                 other       lower       is broken     rest waits
+//!                                            queues      priority
+//! ```
+//!
+//! Every step works on the cluster itself through virtual operations; later steps see what earlier ones did.
+
+mod allocate;
+pub mod capacity;
+mod consolidate;
+mod fairness;
+mod gang;
+mod min_runtime;
+mod order;
+mod placement;
+mod preempt;
+mod queue_key;
+mod ranking;
+mod reclaim;
+mod refusal;
+mod report;
+mod room;
+mod scenario;
+mod search;
+mod signature;
+mod stale;
+mod tasks;
+mod victims;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustc_hash::FxHashMap;
+
+use self::{
+    order::{ServingOrder, View},
+    ranking::Ranking,
+    tasks::Tasks,
+};
+use crate::{
+    amounts::Shares,
+    cluster::{Cluster, group::Group, status::Status},
+    fair_share::{Division, Entry},
+    ids::{GroupId, QueueId},
+    journal::Bookmark,
+    plan::{Cause, Plan, SubGroupShortage},
+    policy::{Action, Policy},
+    time::Time,
+    usage::UsageLedger,
+};
+
+/// Decides what to do now. The lasting state of the cluster is not changed: what was decided comes back as deltas.
+pub fn plan(cluster: &mut Cluster, now: Time, policy: &Policy) -> Plan {
+    cluster.settle();
+    let mut cycle = Cycle::prepare(cluster, now, policy);
+    for action in &policy.actions {
+        match action {
+            Action::Allocate => cycle.allocate(),
+            Action::Consolidation => cycle.consolidate(),
+            Action::Reclaim => cycle.reclaim(),
+            Action::Preempt => cycle.preempt(),
+            Action::StaleGangEviction => cycle.evict_stale_gangs(),
+        }
+    }
+    cycle.report()
+}
 
 /// Structures that speed up planning and survive cycles.
 #[derive(Debug, Default)]
-pub struct Memory {}
+pub struct Memory {
+    /// By class.
+    rankings: Vec<Option<Box<Ranking>>>,
+    /// By queue: its waiting groups in order, and the version of its lists they are of.
+    waiting: FxHashMap<QueueId, (u32, Arc<[GroupId]>)>,
+    /// By queue: its groups that may be evicted, first victims first.
+    victims: FxHashMap<QueueId, victims::Roster>,
+    /// By queue: GPUs of its largest group, and the version of its lists they are of.
+    largest: FxHashMap<QueueId, (u32, i128)>,
+    /// The policy all this was made for.
+    policy: Option<Policy>,
+    trees: crate::topology::Trees,
+    division: Division,
+}
+
+/// A cycle under way.
+struct Cycle<'a> {
+    cluster: &'a mut Cluster,
+    policy: &'a Policy,
+    now: Time,
+    /// What queues share.
+    total: Shares,
+    /// MiB of the smallest device.
+    smallest_gpu: Option<u64>,
+    /// MiB of the largest device.
+    largest_gpu: Option<u64>,
+    plan: Plan,
+    /// Why groups wait, as found out so far.
+    refusals: BTreeMap<GroupId, Vec<Cause>>,
+    /// GPUs that are or will be free, and when that was counted.
+    free_gpus: Option<(Bookmark, i128)>,
+}
+
+impl<'a> Cycle<'a> {
+    fn prepare(cluster: &'a mut Cluster, now: Time, policy: &'a Policy) -> Self {
+        if cluster.memory.policy.as_ref() != Some(policy) {
+            cluster.memory = Memory { policy: Some(policy.clone()), ..Memory::default() };
+        }
+        cluster.refresh_tree();
+        cluster.refresh_ranks();
+        cluster.refresh_terminating(now, policy.stuck_after);
+        cluster.journal.trim(cluster.nodes.len());
+        let memories = cluster.gpu_memories();
+        let mut cycle = Self {
+            total: cluster.capacity(),
+            cluster,
+            policy,
+            now,
+            smallest_gpu: memories.map(|(least, _)| least),
+            largest_gpu: memories.map(|(_, most)| most),
+            plan: Plan::default(),
+            refusals: BTreeMap::new(),
+            free_gpus: None,
+        };
+        cycle.refill_rosters();
+        cycle.count_usage();
+        cycle.divide();
+        cycle
+    }
+
+    /// Counts what queues held since the last cycle, where the policy wants past usage to matter.
+    fn count_usage(&mut self) {
+        let Some(policy) = &self.policy.usage else {
+            self.cluster.usage = None;
+            return;
+        };
+        let allocated: Vec<Shares> = self.cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
+        let ledger = self.cluster.usage.get_or_insert_with(|| UsageLedger::new(policy.clone()));
+        ledger.set_policy(policy);
+        ledger.advance(self.now, &allocated, self.total);
+    }
+
+    /// Divides the cluster between the queues.
+    fn divide(&mut self) {
+        let cluster = &mut *self.cluster;
+        // Parents before children, as the division wants them.
+        let mut order: Vec<QueueId> = Vec::with_capacity(cluster.queues.len());
+        let tops = (0..cluster.queues.len()).map(QueueId::of);
+        order.extend(tops.filter(|id| cluster.queues[id.index()].parent.is_none()));
+        let mut next = 0;
+        while let Some(queue) = order.get(next) {
+            order.extend_from_slice(&cluster.queues[queue.index()].children);
+            next += 1;
+        }
+        let mut places = vec![usize::MAX; cluster.queues.len()];
+        for (place, queue) in order.iter().enumerate() {
+            places[queue.index()] = place;
+        }
+        let entries: Vec<Entry> = order
+            .iter()
+            .map(|id| {
+                let queue = &cluster.queues[id.index()];
+                let usable = queue.exists && queue.broken.is_none();
+                let request = queue.sum.request(self.smallest_gpu);
+                Entry {
+                    parent: queue.parent.map(|parent| places[parent.index()]),
+                    priority: queue.priority,
+                    created: queue.created,
+                    name: &queue.name,
+                    quota: queue.quota,
+                    limit: queue.limit,
+                    weight: queue.weight,
+                    request: if usable { request } else { Shares::default() },
+                    usage: cluster.usage.as_ref().map_or([0; 3], |usage| usage.shares(id.index())),
+                }
+            })
+            .collect();
+        let mut shares = vec![Shares::default(); entries.len()];
+        let mut division = std::mem::take(&mut cluster.memory.division);
+        division.usage_weight = self.policy.usage_weight;
+        division.divide(self.total, &entries, &mut shares);
+        cluster.memory.division = division;
+        for (queue, share) in order.iter().zip(shares) {
+            let queue = &mut cluster.queues[queue.index()];
+            if queue.fair_share != share {
+                queue.fair_share = share;
+                queue.version = queue.version.wrapping_add(1);
+            }
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View { cluster: self.cluster, policy: self.policy, total: self.total, smallest_gpu: self.smallest_gpu }
+    }
+
+    fn tasks(&self) -> Tasks<'_> {
+        Tasks { cluster: self.cluster, policy: self.policy }
+    }
+
+    fn group(&self, group: GroupId) -> &Group {
+        &self.cluster.groups[group.index()]
+    }
+
+    /// Notes why a group waits.
+    fn refuse(&mut self, group: GroupId, cause: Cause) {
+        let causes = self.refusals.entry(group).or_default();
+        if !causes.contains(&cause) {
+            causes.push(cause);
+        }
+    }
+
+    /// The waiting groups whose turn may come in an action, in order; the others are told why not.
+    fn waiting_order(&mut self, action: Action) -> ServingOrder {
+        let depth = self.policy.queue_depth.iter().find(|(of, _)| *of == action).map(|(_, depth)| *depth as usize);
+        let mut lists = Vec::new();
+        for index in 0..self.cluster.queues.len() {
+            if self.cluster.queues[index].waiting_groups.is_empty() {
+                continue;
+            }
+            let queue = QueueId::of(index);
+            let sorted = self.sorted_waiting(queue);
+            let all = sorted.len();
+            let mut list: Vec<GroupId> = sorted.iter().copied().filter(|group| self.has_turn(*group, action)).collect();
+            list.truncate(depth.unwrap_or(usize::MAX));
+            if !list.is_empty() {
+                lists.push((queue, if list.len() == all { sorted } else { list.into() }));
+            }
+        }
+        ServingOrder::new(&self.view(), lists)
+    }
+
+    fn sorted_waiting(&mut self, queue: QueueId) -> Arc<[GroupId]> {
+        let described = &self.cluster.queues[queue.index()];
+        if let Some((version, list)) = self.cluster.memory.waiting.get(&queue)
+            && *version == described.groups_version
+        {
+            return Arc::clone(list);
+        }
+        let mut groups = described.waiting_groups.clone();
+        let version = described.groups_version;
+        let view = self.view();
+        groups.sort_unstable_by(|a, b| view.compare_groups(*a, *b));
+        let list: Arc<[GroupId]> = groups.into();
+        self.cluster.memory.waiting.insert(queue, (version, Arc::clone(&list)));
+        list
+    }
+
+    /// Whether a group's turn may come in an action. In the first action that asks it is told why not.
+    fn has_turn(&mut self, id: GroupId, action: Action) -> bool {
+        let group = self.group(id);
+        if group.count(Status::Pending) == 0 {
+            return false;
+        }
+        if let Some(cause) = self.unfit(group) {
+            self.refuse(id, cause);
+            return false;
+        }
+        if action == Action::Allocate {
+            return true;
+        }
+        let rare = group.rare();
+        if let Some(delay) = rare.preemption_delay {
+            let until = rare.last_eviction.map_or(group.created, |last| last.max(group.created)).after(delay);
+            if self.now < until {
+                self.refuse(id, Cause::PreemptionDelayNotElapsed { until });
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What keeps a group from any turn.
+    fn unfit(&self, group: &Group) -> Option<Cause> {
+        if let Some(what) = &group.rare().invalid {
+            return Some(Cause::Invalid(what.clone()));
+        }
+        let queue = group.queue.map(|queue| &self.cluster.queues[queue.index()])?;
+        if !queue.exists {
+            return Some(Cause::QueueMissing(queue.name.to_string()));
+        }
+        if let Some(what) = &queue.broken {
+            return Some(Cause::QueueUnusable(format!("queue `{}`: {what}", queue.name)));
+        }
+        if !queue.children.is_empty() {
+            let what = format!("queue `{}` has child queues: only queues without children run pods", queue.name);
+            return Some(Cause::QueueUnusable(what));
+        }
+        if !self.tasks().is_ready(group) {
+            let short = group.podsets.iter().filter(|podset| podset.ready() < podset.min);
+            let shortage = short.map(|podset| SubGroupShortage {
+                subgroup: self.cluster.word(podset.name).to_owned(),
+                needed: podset.min,
+                existing: podset.ready() + podset.count(Status::Gated),
+                gated: podset.count(Status::Gated),
+            });
+            return Some(Cause::NotReady(shortage.collect()));
+        }
+        None
+    }
+}

@@ -12,16 +12,24 @@
 //! It never panics on input: a bad object becomes a verdict on that object alone.
 
 pub mod amounts;
-mod claims;
+pub mod claims;
 pub mod cluster;
 pub mod constraints;
 pub mod cycle;
 pub mod delta;
+pub mod fair_share;
 pub mod ids;
 pub mod journal;
 pub mod plan;
 pub mod policy;
 pub mod time;
 pub mod topology;
+pub mod usage;
 
-pub use self::cluster::Cluster;
+pub use self::{cluster::Cluster, cycle::plan};
+
+/// How many cases a property test tries: so many, unless `KAI_PROPTEST_CASES` says otherwise.
+#[cfg(test)]
+pub(crate) fn test_cases(normally: u32) -> u32 {
+    std::env::var("KAI_PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(normally)
+}

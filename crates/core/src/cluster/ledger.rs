@@ -24,6 +24,10 @@ enum Undo {
     Assign(PodId, Place),
     /// The pod had been leaving the place that is noted as such.
     Move(PodId),
+    /// The pod had been moved away from where it is.
+    Return(PodId),
+    /// The pod had stood like this before the cycle.
+    Fact(PodId, Status),
 }
 
 /// A point in the undo log.
@@ -43,13 +47,9 @@ impl Cluster {
                 Some(Undo::Assign(pod, place)) => {
                     self.replace(pod, place);
                 }
-                Some(Undo::Move(pod)) => {
-                    if let Some(place) = self.leaving.remove(&pod) {
-                        self.count_place(pod, -1);
-                        self.pods[pod.index()].place = place;
-                        self.count_place(pod, 1);
-                    }
-                }
+                Some(Undo::Move(pod)) => self.rejoin(pod),
+                Some(Undo::Return(pod)) => self.part(pod),
+                Some(Undo::Fact(pod, fact)) => self.pods[pod.index()].fact = fact,
                 None => return,
             }
         }
@@ -58,7 +58,7 @@ impl Cluster {
     /// The pods that were touched since a checkpoint, oldest first; a pod may appear more than once.
     pub fn touched_since(&self, checkpoint: Checkpoint) -> impl Iterator<Item = PodId> + '_ {
         self.log.entries.get(checkpoint..).unwrap_or_default().iter().map(|undo| match undo {
-            Undo::Assign(pod, _) | Undo::Move(pod) => *pod,
+            Undo::Assign(pod, _) | Undo::Move(pod) | Undo::Return(pod) | Undo::Fact(pod, _) => *pod,
         })
     }
 
@@ -76,13 +76,40 @@ impl Cluster {
 
     /// Promises an evicted pod another place, while it still holds the one it leaves.
     pub fn relocate(&mut self, pod: PodId, place: Place) {
-        // The old place stays entered in the node's ledger: only the counts of podset and queue move with the pod.
+        self.part(pod);
+        self.log.entries.push(Undo::Move(pod));
+        self.assign(pod, place);
+    }
+
+    /// Gives up the promise made to a moved pod: it stays where it was, as if nothing had happened.
+    pub fn stay(&mut self, pod: PodId) {
+        self.assign(pod, Place::nowhere(Status::Pending));
+        self.rejoin(pod);
+        self.log.entries.push(Undo::Return(pod));
+        self.restore(pod);
+    }
+
+    /// From now on the eviction of a pod is a fact: later steps of the cycle do not place it again.
+    pub fn confirm_eviction(&mut self, pod: PodId) {
+        let fact = std::mem::replace(&mut self.pods[pod.index()].fact, Status::Releasing);
+        self.log.entries.push(Undo::Fact(pod, fact));
+    }
+
+    /// Separates a pod from the place it leaves. That place stays entered in the node's ledger: only the counts of podset and queue move.
+    fn part(&mut self, pod: PodId) {
         self.count_place(pod, -1);
         let old = std::mem::replace(&mut self.pods[pod.index()].place, Place::nowhere(Status::Pending));
         self.count_place(pod, 1);
         self.leaving.insert(pod, old);
-        self.log.entries.push(Undo::Move(pod));
-        self.assign(pod, place);
+    }
+
+    /// The reverse: the pod is only where it leaves.
+    fn rejoin(&mut self, pod: PodId) {
+        if let Some(place) = self.leaving.remove(&pod) {
+            self.count_place(pod, -1);
+            self.pods[pod.index()].place = place;
+            self.count_place(pod, 1);
+        }
     }
 
     /// Puts an evicted pod back where it was, as if nothing had happened.
@@ -102,7 +129,13 @@ impl Cluster {
     #[must_use]
     pub fn charge_at(&self, pod: PodId, node: Option<NodeId>) -> Shares {
         let memory = node.and_then(|node| self.nodes[node.index()].gpu_memory);
-        self.charge_with(pod, memory)
+        let mut charge = self.charge_with(pod, memory);
+        if let Some(node) = node {
+            let claims = self.pods[pod.index()].claims().iter();
+            let further = claims.map(|claim| self.claims.get(*claim).further_gpus(&self.nodes[node.index()]));
+            charge.0[crate::amounts::share::GPU] += further.sum::<i128>();
+        }
+        charge
     }
 
     /// What a pod costs its queue on devices of `memory` MiB.
@@ -169,13 +202,26 @@ impl Cluster {
             if let Some(numa) = &mut node.numa {
                 numa.charge(&detail.numa, status, times);
             }
+            if preemptible && status.is_active_allocated() && status != Status::Pipelined {
+                node.evictable_gpus += node.claimed_whole_gpus(detail) * times;
+            }
+            self.claims.enter_detail(detail, (node_id, node), status, times);
         }
         if pod.is_foreign() {
-            let charge = class.charge_on(node.gpu_memory);
+            let mut charge = class.charge_on(node.gpu_memory);
+            let further = pod.claims().iter().map(|claim| self.claims.get(*claim).further_gpus(node)).sum::<i128>();
+            charge.0[crate::amounts::share::GPU] += pod.rare.as_ref().map_or(0, |rare| rare.claimed_gpus) + further;
             if times > 0 {
                 node.foreign.add(&charge);
             } else {
                 node.foreign.subtract(&charge);
+            }
+        }
+        if class.constraints.repels() {
+            if times > 0 {
+                self.repellers.insert(id);
+            } else {
+                self.repellers.remove(&id);
             }
         }
         self.journal.push(node_id);

@@ -12,9 +12,10 @@
 //! that both a portion (`millionths × M`) and memory (`MiB × 10⁶`) are whole numbers of units and the device has `10⁶ × M`.
 
 use crate::{
-    amounts::{Amounts, Resource, Shares, fixed},
+    amounts::{Amounts, GPU, Resource, Shares, fixed},
+    claims::Served,
     cluster::{class::Class, numa::NumaState, status::Status},
-    delta::{DeviceRef, Gpus, MigStrategy, TaintEffect, Unavailable},
+    delta::{Device, DeviceRef, Gpus, MigStrategy, TaintEffect, Unavailable},
     ids::{ClaimId, PodId, Word},
 };
 
@@ -55,8 +56,12 @@ pub struct Node {
     pub legacy_mig: u32,
     /// Its NUMA zones.
     pub numa: Option<Box<NumaState>>,
-    /// Its devices of DRA drivers.
+    /// Its devices of DRA drivers, by name.
     pub devices: Vec<DraDevice>,
+    /// The resources that these devices serve.
+    pub served: Vec<Served>,
+    /// The claims that are allocated on it.
+    pub claims: Vec<ClaimId>,
 }
 
 /// A taint in words.
@@ -70,7 +75,7 @@ pub struct NodeTaint {
     pub effect: TaintEffect,
 }
 
-/// A device of a DRA driver and the claim that has it.
+/// A device of a DRA driver and how many have it.
 #[derive(Clone, Debug)]
 pub struct DraDevice {
     /// Its name.
@@ -79,10 +84,10 @@ pub struct DraDevice {
     pub kind: u32,
     /// Whether queues count it.
     pub gpu: bool,
-    /// The claim that has it.
-    pub claim: Option<ClaimId>,
-    /// The pod that has it for an extended resource.
-    pub pod: Option<PodId>,
+    /// Claims that have it, and pods that have it for an extended resource: more than one only if the API says so.
+    pub used: u32,
+    /// Claims and pods that will have it once everything that leaves has left.
+    pub staying: u32,
 }
 
 /// A GPU that is divided between pods.
@@ -98,6 +103,14 @@ pub struct SharedDevice {
     pub promised: u64,
     /// Opened in this cycle: its reservation pod does not exist yet and needs a slot.
     pub fresh: bool,
+}
+
+impl DraDevice {
+    /// A device that nobody has.
+    #[must_use]
+    pub fn unused(device: &Device) -> Self {
+        Self { device: device.device.clone(), kind: device.kind, gpu: device.gpu, used: 0, staying: 0 }
+    }
 }
 
 impl SharedDevice {
@@ -131,6 +144,8 @@ impl Node {
             legacy_mig: 0,
             numa: None,
             devices: Vec::new(),
+            served: Vec::new(),
+            claims: Vec::new(),
         }
     }
 
@@ -208,6 +223,24 @@ impl Node {
         // Each device that is opened needs a slot for its reservation pod.
         fresh <= self.future.fixed[fixed::GPU].max(0)
             && self.future.fixed[fixed::PODS] >= class.amounts.fixed[fixed::PODS] + fresh
+    }
+
+    /// GPUs that are or will be free, shares of divided ones too, in millionths.
+    #[must_use]
+    pub fn free_gpus(&self) -> i128 {
+        let capacity = i128::from(self.device_units());
+        let rooms = self.shared.iter().filter(|device| device.staying() > 0).map(|device| {
+            let free = (capacity - i128::from(device.staying())).max(0);
+            free * i128::from(GPU) / capacity.max(1)
+        });
+        i128::from(self.future.fixed[fixed::GPU].max(0)) * i128::from(GPU) + rooms.sum::<i128>()
+    }
+
+    /// How many NUMA zones a class would span here; 0 where that plays no part.
+    #[must_use]
+    pub fn numa_span(&self, class: &Class) -> u8 {
+        let Some(numa) = self.numa.as_ref().filter(|_| !class.numa.units.is_empty()) else { return 0 };
+        numa.place(&class.numa, false).map_or(u8::MAX, |(_, span)| u8::try_from(span).unwrap_or(u8::MAX))
     }
 
     /// The first resource that is short for a request, and by how much.

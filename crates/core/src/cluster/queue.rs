@@ -24,6 +24,8 @@ pub struct Queue {
     pub broken: Option<String>,
     /// When it was made.
     pub created: Time,
+    /// Its place among all queues by age, then name.
+    pub seniority: u32,
     /// Higher is served first.
     pub priority: i32,
     /// What is guaranteed, per resource.
@@ -97,6 +99,7 @@ impl Queue {
             children: Vec::new(),
             broken: None,
             created: Time(0),
+            seniority: 0,
             priority: 0,
             quota: [Some(0); 3],
             limit: [Some(0); 3],

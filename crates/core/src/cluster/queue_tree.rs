@@ -108,12 +108,17 @@ impl Cluster {
                 self.queues[parent.index()].children.push(QueueId::of(index));
             }
         }
+        let mut order: Vec<QueueId> = (0..self.queues.len()).map(QueueId::of).collect();
+        order.sort_by(|a, b| {
+            let (a, b) = (&self.queues[a.index()], &self.queues[b.index()]);
+            (a.created, &a.name).cmp(&(b.created, &b.name))
+        });
+        for (seniority, queue) in order.into_iter().enumerate() {
+            self.queues[queue.index()].seniority = u32::try_from(seniority).unwrap_or(u32::MAX);
+        }
         for index in 0..self.queues.len() {
             let mut children = std::mem::take(&mut self.queues[index].children);
-            children.sort_by(|a, b| {
-                let (a, b) = (&self.queues[a.index()], &self.queues[b.index()]);
-                (a.created, &a.name).cmp(&(b.created, &b.name))
-            });
+            children.sort_by_key(|child| self.queues[child.index()].seniority);
             self.queues[index].children = children;
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 
 impl Cluster {
     /// The node of a name, made if only its name is known.
-    pub(super) fn node_named(&mut self, name: &str) -> NodeId {
+    pub(crate) fn node_named(&mut self, name: &str) -> NodeId {
         if let Some(node) = self.node_ids.get(name) {
             return *node;
         }
@@ -29,6 +29,7 @@ impl Cluster {
     pub(super) fn describe_node(&mut self, node: &delta::Node) {
         let id = self.node_named(&node.name);
         let pods = self.lift_pods(id);
+        let claims = self.lift_claims(id);
         let described = self.build_node(node);
         let old = &mut self.nodes[id.index()];
         *old = Node { rank: old.rank, ..described };
@@ -41,6 +42,7 @@ impl Cluster {
             Some(what) => self.complaints.insert(key, what.clone()),
             None => self.complaints.remove(&key),
         };
+        self.lower_claims(id, &claims, &pods);
         self.lower_pods(&pods);
         self.nodes_version += 1;
         self.journal.push(id);
@@ -49,16 +51,18 @@ impl Cluster {
     pub(super) fn forget_node(&mut self, name: &str) {
         let Some(id) = self.node_ids.get(name).copied() else { return };
         let pods = self.lift_pods(id);
+        let claims = self.lift_claims(id);
         let rank = self.nodes[id.index()].rank;
         self.nodes[id.index()] = Node { rank, ..Node::unknown(name) };
         self.complaints.remove(&("node".to_owned(), name.to_owned()));
+        self.lower_claims(id, &claims, &pods);
         self.lower_pods(&pods);
         self.nodes_version += 1;
         self.journal.push(id);
     }
 
     /// Takes all pods of a node out of all ledgers, before the node changes.
-    fn lift_pods(&mut self, node: NodeId) -> Vec<PodId> {
+    pub(crate) fn lift_pods(&mut self, node: NodeId) -> Vec<PodId> {
         let pods = self.nodes[node.index()].pods.clone();
         for pod in &pods {
             self.enter(*pod, -1);
@@ -67,7 +71,7 @@ impl Cluster {
     }
 
     /// Enters them again.
-    fn lower_pods(&mut self, pods: &[PodId]) {
+    pub(crate) fn lower_pods(&mut self, pods: &[PodId]) {
         for pod in pods {
             self.enter(*pod, 1);
         }
@@ -101,14 +105,11 @@ impl Cluster {
         });
         let taints = taints.collect();
         let numa = node.numa.as_ref().map(|numa| Box::new(NumaState::new(numa, words)));
-        let devices = node.devices.iter().map(|device| DraDevice {
-            device: device.device.clone(),
-            kind: device.kind,
-            gpu: device.gpu,
-            claim: None,
-            pod: None,
-        });
-        Node {
+        let mut devices: Vec<DraDevice> = node.devices.iter().map(DraDevice::unused).collect();
+        devices.sort_by(|a, b| a.device.cmp(&b.device));
+        devices.dedup_by(|a, b| a.device == b.device);
+        let served = self.served();
+        let mut described = Node {
             exists: true,
             labels: labels.into(),
             taints,
@@ -120,9 +121,11 @@ impl Cluster {
             gpu_memory: node.gpus.memory.filter(|memory| (1..=1 << 40).contains(memory)),
             mig: node.gpus.mig,
             numa,
-            devices: devices.collect(),
+            devices,
             ..Node::unknown(&node.name)
-        }
+        };
+        described.serve(served);
+        described
     }
 
     /// Puts nodes into the order of their names, if that changed.
@@ -143,9 +146,11 @@ impl Node {
     /// What the node adds to what queues share: MIG profiles count by their g-number.
     #[must_use]
     pub fn capacity(&self, words: &Words) -> Shares {
-        let profiles = self.total.extended.iter().map(|(word, count)| mig_size(words.text(*word)) * i128::from(*count));
+        let own = self.total.extended.iter().filter(|(word, _)| !self.served.iter().any(|served| served.name == *word));
+        let profiles = own.map(|(word, count)| mig_size(words.text(*word)) * i128::from(*count));
+        // A GPU that both a device plugin and a DRA driver offer is there once.
         let devices = self.devices.iter().filter(|device| device.gpu).count() as i128;
-        let gpus = i128::from(self.total.fixed[fixed::GPU]) + profiles.sum::<i128>() + devices;
+        let gpus = i128::from(self.total.fixed[fixed::GPU]).max(devices) + profiles.sum::<i128>();
         Shares([
             i128::from(self.total.fixed[fixed::CPU]),
             i128::from(self.total.fixed[fixed::MEMORY]),

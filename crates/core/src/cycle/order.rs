@@ -1,0 +1,235 @@
+//! Whose turn it is: the tree of queues with groups at its leaves, read from the top.
+//!
+//! Each inner queue is represented by the best group below it. A pop descends from the root to the child that compares best *as things stand*:
+//! what a queue holds changes with every placement, so nothing but the head of each queue is remembered, and only until the queue or one
+//! of its lists changes.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use rustc_hash::FxHashMap;
+
+use crate::{
+    amounts::Shares,
+    cluster::{Cluster, status::Status},
+    cycle::{queue_key::QueueKey, tasks::Tasks},
+    ids::{GroupId, QueueId},
+    policy::Policy,
+};
+
+/// What comparisons look at.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The policy.
+    pub policy: &'a Policy,
+    /// What queues share.
+    pub total: Shares,
+    /// MiB of the smallest device.
+    pub smallest_gpu: Option<u64>,
+}
+
+impl<'a> View<'a> {
+    /// The view of groups' pods.
+    #[must_use]
+    pub fn tasks(&self) -> Tasks<'a> {
+        Tasks { cluster: self.cluster, policy: self.policy }
+    }
+
+    /// Which of two groups of a queue comes first.
+    #[must_use]
+    pub fn compare_groups(&self, one: GroupId, other: GroupId) -> Ordering {
+        let (a, b) = (&self.cluster.groups[one.index()], &self.cluster.groups[other.index()]);
+        let plugins = &self.policy.plugins;
+        let priority = if plugins.priority { b.priority.cmp(&a.priority) } else { Ordering::Equal };
+        priority
+            .then_with(|| if plugins.elastic { a.elastic_state().cmp(&b.elastic_state()) } else { Ordering::Equal })
+            .then_with(|| a.created.cmp(&b.created))
+            .then_with(|| a.key.cmp(&b.key))
+    }
+}
+
+/// Groups in the order in which their turn comes.
+#[derive(Debug, Default)]
+pub struct ServingOrder {
+    leaves: FxHashMap<QueueId, Leaf>,
+    /// The queues that have lists.
+    queues: Vec<QueueId>,
+    roots: Vec<QueueId>,
+    /// By queue: the head of its subtree.
+    heads: Vec<Option<Head>>,
+    /// By queue: whether any leaf below has a list.
+    listed: Vec<bool>,
+}
+
+/// The groups of one queue.
+#[derive(Debug)]
+struct Leaf {
+    /// Sorted, shared with other orders.
+    base: Arc<[GroupId]>,
+    next: usize,
+    /// Added to it, the best last.
+    extra: Vec<GroupId>,
+}
+
+/// The best group below a queue.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    group: Option<GroupId>,
+    key: Option<QueueKey>,
+    version: u32,
+}
+
+impl ServingOrder {
+    /// An order over lists of groups, each sorted by [`View::compare_groups`].
+    #[must_use]
+    pub fn new(view: &View, lists: Vec<(QueueId, Arc<[GroupId]>)>) -> Self {
+        let mut order = Self {
+            heads: vec![None; view.cluster.queues.len()],
+            listed: vec![false; view.cluster.queues.len()],
+            ..Self::default()
+        };
+        for (queue, base) in lists {
+            order.add_leaf(view, queue, base);
+        }
+        order
+    }
+
+    fn add_leaf(&mut self, view: &View, queue: QueueId, base: Arc<[GroupId]>) {
+        self.leaves.insert(queue, Leaf { base, next: 0, extra: Vec::new() });
+        self.queues.push(queue);
+        for ancestor in view.cluster.chain(queue) {
+            if std::mem::replace(&mut self.listed[ancestor.index()], true) {
+                return;
+            }
+            if view.cluster.queues[ancestor.index()].parent.is_none() {
+                self.roots.push(ancestor);
+            }
+        }
+    }
+
+    /// Adds a group that is not in the lists, or has another turn.
+    pub fn push(&mut self, view: &View, group: GroupId) {
+        self.push_all(view, vec![group]);
+    }
+
+    /// Adds groups that are not in the lists.
+    pub fn push_all(&mut self, view: &View, mut groups: Vec<GroupId>) {
+        // The best last, as the lists of additions are kept: a few merge in place, many are sorted once.
+        groups.sort_by(|a, b| view.compare_groups(*b, *a));
+        let mut changed: Option<QueueId> = None;
+        for group in groups {
+            let Some(queue) = view.cluster.groups[group.index()].queue else { continue };
+            if !self.leaves.contains_key(&queue) {
+                self.add_leaf(view, queue, Arc::default());
+            }
+            if let Some(leaf) = self.leaves.get_mut(&queue) {
+                let place = match leaf.extra.last() {
+                    Some(last) if view.compare_groups(*last, group) != Ordering::Greater => {
+                        leaf.extra.partition_point(|other| view.compare_groups(*other, group) == Ordering::Greater)
+                    }
+                    _ => leaf.extra.len(),
+                };
+                leaf.extra.insert(place, group);
+            }
+            if changed.replace(queue) != Some(queue) {
+                self.forget_heads(view, queue);
+            }
+        }
+    }
+
+    /// The lists of all queues below some roots, from their beginnings.
+    #[must_use]
+    pub fn lists_below(&self, cluster: &Cluster, roots: &[QueueId]) -> Vec<(QueueId, Arc<[GroupId]>)> {
+        let below =
+            self.queues.iter().filter(|queue| cluster.chain(**queue).last().is_some_and(|root| roots.contains(&root)));
+        below.filter_map(|queue| Some((*queue, Arc::clone(&self.leaves.get(queue)?.base)))).collect()
+    }
+
+    /// The next group. Groups of the sorted lists for which `skip` holds have no turn.
+    pub fn pop(&mut self, view: &View, skip: &dyn Fn(GroupId) -> bool) -> Option<GroupId> {
+        let mut best: Option<(QueueId, Head)> = None;
+        for index in 0..self.roots.len() {
+            let queue = self.roots[index];
+            let head = self.head(view, queue, skip);
+            if head.group.is_some() && best.is_none_or(|(_, best)| is_before(&head, &best)) {
+                best = Some((queue, head));
+            }
+        }
+        let group = best?.1.group?;
+        let queue = view.cluster.groups[group.index()].queue?;
+        let leaf = self.leaves.get_mut(&queue)?;
+        if leaf.extra.last() == Some(&group) {
+            leaf.extra.pop();
+        } else {
+            leaf.next += 1;
+        }
+        self.forget_heads(view, queue);
+        Some(group)
+    }
+
+    fn forget_heads(&mut self, view: &View, queue: QueueId) {
+        for ancestor in view.cluster.chain(queue) {
+            self.heads[ancestor.index()] = None;
+        }
+    }
+
+    fn head(&mut self, view: &View, queue: QueueId, skip: &dyn Fn(GroupId) -> bool) -> Head {
+        let version = view.cluster.queues[queue.index()].version;
+        if let Some(head) = self.heads[queue.index()].filter(|head| head.version == version) {
+            return head;
+        }
+        let group = match self.leaves.get_mut(&queue) {
+            Some(leaf) => leaf.head(view, skip),
+            None => self.best_child(view, queue, skip),
+        };
+        let key = group.map(|group| {
+            let tasks = view.tasks();
+            let request = tasks.cost(&tasks.to_place(group), view.smallest_gpu);
+            let allocated = view.cluster.queues[queue.index()].sum.allocated;
+            QueueKey::new(view.cluster, queue, &allocated, &allocated.plus(&request), &view.total)
+        });
+        let head = Head { group, key, version };
+        self.heads[queue.index()] = Some(head);
+        head
+    }
+
+    fn best_child(&mut self, view: &View, queue: QueueId, skip: &dyn Fn(GroupId) -> bool) -> Option<GroupId> {
+        let mut best: Option<Head> = None;
+        for child in &view.cluster.queues[queue.index()].children {
+            if self.listed[child.index()] {
+                let head = self.head(view, *child, skip);
+                if head.group.is_some() && best.is_none_or(|best| is_before(&head, &best)) {
+                    best = Some(head);
+                }
+            }
+        }
+        best?.group
+    }
+}
+
+impl Leaf {
+    fn head(&mut self, view: &View, skip: &dyn Fn(GroupId) -> bool) -> Option<GroupId> {
+        while self.base.get(self.next).is_some_and(|group| skip(*group)) {
+            self.next += 1;
+        }
+        match (self.base.get(self.next), self.extra.last()) {
+            (Some(base), Some(extra)) if view.compare_groups(*extra, *base) == Ordering::Less => Some(*extra),
+            (Some(base), _) => Some(*base),
+            (None, extra) => extra.copied(),
+        }
+    }
+}
+
+fn is_before(one: &Head, other: &Head) -> bool {
+    match (&one.key, &other.key) {
+        (Some(one), Some(other)) => one.compare(other) == Ordering::Less,
+        _ => false,
+    }
+}
+
+/// Whether a group still has pods that wait.
+#[must_use]
+pub fn is_waiting(cluster: &Cluster, group: GroupId) -> bool {
+    cluster.groups[group.index()].count(Status::Pending) > 0
+}

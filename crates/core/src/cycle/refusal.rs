@@ -1,0 +1,155 @@
+//! Why a pod found no node, counted at the moment it did not.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    amounts::{Resource, fixed, share},
+    cycle::{
+        Cycle,
+        placement::{Mode, Scope},
+        ranking::suits,
+        tasks::{Step, Steps},
+    },
+    ids::{GroupId, NodeId, PodId},
+    plan::{Cause, Holder, NodeRefusal, NodeRefusals},
+};
+
+/// How many holders of a short resource are named.
+const HOLDERS: usize = 5;
+
+impl Cycle<'_> {
+    /// The cause of a group's refusal: one of its pods found no place after `placed` others had.
+    #[expect(clippy::too_many_arguments, reason = "a refusal tells all that was known when it happened")]
+    pub(super) fn explain_pod(
+        &mut self,
+        group: GroupId,
+        steps: &Steps,
+        step: &Step,
+        pod: PodId,
+        placed: u32,
+        scope: &Scope,
+        mode: Mode,
+    ) -> Cause {
+        // Simulations only need to know that it failed.
+        let nodes = if mode == Mode::Later { NodeRefusals::default() } else { self.explain_nodes(pod, scope) };
+        let described = self.group(group);
+        let Some(podset) = described.podsets.get(usize::from(step.podset)) else { return Cause::Pod { pod, nodes } };
+        let gang = described.podsets.iter().any(|podset| podset.min > 1);
+        let held = podset.active_allocated();
+        if gang && held < podset.min {
+            let needed = steps.iter().map(|step| step.pods.len()).sum::<usize>();
+            let subgroup = self.cluster.word(podset.name).to_owned();
+            let needed = u32::try_from(needed).unwrap_or(u32::MAX);
+            return Cause::Gang { subgroup, placed, needed, pod, nodes };
+        }
+        Cause::Pod { pod, nodes }
+    }
+
+    /// What each node said to a pod.
+    fn explain_nodes(&mut self, pod: PodId, scope: &Scope) -> NodeRefusals {
+        let class = self.cluster.class_of(pod);
+        let mut counts: BTreeMap<NodeRefusal, (u32, i64)> = BTreeMap::new();
+        let everywhere = class.constraints.everywhere().filter(|_| self.policy.plugins.predicates);
+        let everywhere = everywhere
+            .map(str::to_owned)
+            .or_else(|| self.cluster.claims_refusal(pod).filter(|_| self.policy.plugins.dynamic_resources))
+            .or_else(|| self.larger_than_any_node(pod));
+        if everywhere.is_none() {
+            for index in 0..self.cluster.nodes.len() {
+                let node = NodeId::of(index);
+                if !self.cluster.nodes[index].exists || scope.nodes.as_ref().is_some_and(|nodes| !nodes.contains(node))
+                {
+                    continue;
+                }
+                let (refusal, missing) = match self.explain_node(pod, node) {
+                    NodeRefusal::Short(resource, missing) => (NodeRefusal::Short(resource, 0), missing),
+                    other => (other, 0),
+                };
+                let entry = counts.entry(refusal).or_insert((0, i64::MAX));
+                entry.0 += 1;
+                entry.1 = entry.1.min(missing);
+            }
+        }
+        let short_of_gpus = counts.keys().any(|refusal| {
+            matches!(refusal, NodeRefusal::Short(Resource::Fixed(place), _) if usize::from(*place) == fixed::GPU)
+                || *refusal == NodeRefusal::GpuMemoryShort
+        });
+        let mut counts: Vec<(NodeRefusal, u32)> = counts
+            .into_iter()
+            .map(|(refusal, (count, missing))| match refusal {
+                NodeRefusal::Short(resource, _) => (NodeRefusal::Short(resource, missing), count),
+                other => (other, count),
+            })
+            .collect();
+        counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        self.plan.stats.nodes_examined += self.cluster.nodes.len() as u64;
+        let holders = if short_of_gpus { self.holders() } else { Vec::new() };
+        NodeRefusals { everywhere, counts, holders }
+    }
+
+    /// What one node says to a pod that it did not take.
+    fn explain_node(&self, pod: PodId, node: NodeId) -> NodeRefusal {
+        let class = self.cluster.class_of(pod);
+        let described = &self.cluster.nodes[node.index()];
+        if let Err(refusal) = suits(self.cluster, class, described, self.policy) {
+            return refusal;
+        }
+        if let Some((resource, missing)) = described.shortage(class) {
+            return if resource == Resource::Fixed(u8::try_from(fixed::PODS).unwrap_or(0)) {
+                NodeRefusal::PodSlots
+            } else {
+                NodeRefusal::Short(resource, missing)
+            };
+        }
+        if !described.fits_future(class) {
+            let slots = described.future.fixed[fixed::PODS] < 2 && described.future.fixed[fixed::GPU] > 0;
+            return if slots { NodeRefusal::PodSlots } else { NodeRefusal::GpuMemoryShort };
+        }
+        match self.check_around(pod, node) {
+            Err(refusal) => refusal,
+            Ok(()) => self.explain_detail(pod, node),
+        }
+    }
+
+    /// The resource of which a pod asks more than any node has, as a sentence.
+    fn larger_than_any_node(&self, pod: PodId) -> Option<String> {
+        let class = self.cluster.class_of(pod);
+        let nodes = || self.cluster.nodes.iter().filter(|node| node.exists);
+        if nodes().next().is_none() {
+            return None;
+        }
+        let names = ["CPU cores", "memory", "GPUs", "pods", "ephemeral storage"];
+        let fixed_places =
+            (0..fixed::COUNT).map(|place| (names[place], Resource::Fixed(u8::try_from(place).unwrap_or(0))));
+        let extended =
+            class.amounts.extended.iter().map(|(word, _)| (self.cluster.word(*word), Resource::Extended(*word)));
+        for (name, resource) in fixed_places.chain(extended) {
+            let wanted = class.amounts.of(resource);
+            let most = nodes().map(|node| node.total.of(resource)).max().unwrap_or(0);
+            if wanted > most {
+                return Some(if most == 0 {
+                    format!("the workload requested {wanted} {name}, but none are available in the node pool")
+                } else {
+                    format!("the workload requested {wanted} {name}, but the maximum a single node offers is {most}")
+                });
+            }
+        }
+        None
+    }
+
+    /// The queues that hold most GPUs.
+    fn holders(&self) -> Vec<Holder> {
+        let leaves = self.cluster.queues.iter().enumerate().filter(|(_, queue)| queue.children.is_empty());
+        let mut holders: Vec<Holder> = leaves
+            .map(|(index, queue)| Holder {
+                queue: crate::ids::QueueId::of(index),
+                gpus: queue.sum.allocated.0[share::GPU],
+            })
+            .filter(|holder| holder.gpus > 0)
+            .collect();
+        let name = |holder: &Holder| &self.cluster.queues[holder.queue.index()].name;
+        holders.sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| name(a).cmp(name(b))));
+        holders.truncate(HOLDERS);
+        holders
+    }
+}

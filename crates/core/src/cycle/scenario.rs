@@ -1,0 +1,137 @@
+//! What if: some batches are evicted, and everybody concerned is placed anew in the order of serving.
+//!
+//! The order is that of *all* waiting groups with the victims among them, though only the victims and the group for whose sake it happens are
+//! tried: whoever waits at the head of a queue decides where the queue stands. Victims that find their place again were never needed;
+//! victims that find another are moved; the others are evicted.
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use crate::{
+    cluster::status::Status,
+    cycle::{
+        Cycle,
+        order::{ServingOrder, is_waiting},
+        placement::Mode,
+        victims::Batch,
+    },
+    ids::{GroupId, PodId, QueueId},
+};
+
+/// How a scenario came out.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Victims without a place, in the order in which they were taken.
+    pub evicted: Vec<(GroupId, PodId)>,
+    /// Victims with another place.
+    pub moved: Vec<(GroupId, PodId)>,
+}
+
+impl Cycle<'_> {
+    /// Plays a scenario. If the beneficiary finds no place everything is as before; otherwise the cluster is as it would be.
+    pub(super) fn play(&mut self, order: &ServingOrder, beneficiary: GroupId, batches: &[&Batch]) -> Option<Outcome> {
+        self.plan.stats.simulations += 1;
+        let checkpoint = self.cluster.checkpoint();
+        for batch in batches {
+            for pod in &batch.pods {
+                self.cluster.evict(*pod);
+            }
+        }
+        if !self.serve_again(order, beneficiary, batches) {
+            self.cluster.rollback(checkpoint);
+            return None;
+        }
+        self.keep_in_place(batches);
+        let mut outcome = Outcome::default();
+        for batch in batches {
+            for pod in &batch.pods {
+                if self.cluster.pods[pod.index()].is_evicted() {
+                    outcome.evicted.push((batch.group, *pod));
+                } else if self.cluster.leaving.contains_key(pod) {
+                    outcome.moved.push((batch.group, *pod));
+                }
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Serves the beneficiary and the victims in their turns; `false` if the beneficiary finds no place.
+    fn serve_again(&mut self, order: &ServingOrder, beneficiary: GroupId, batches: &[&Batch]) -> bool {
+        let mut tried: FxHashSet<GroupId> = FxHashSet::default();
+        tried.insert(beneficiary);
+        let mut again = {
+            let view = self.view();
+            let mut queues: SmallVec<[QueueId; 4]> = SmallVec::new();
+            let concerned = batches.iter().map(|batch| batch.queue).chain(self.group(beneficiary).queue);
+            for queue in concerned {
+                if queues.last() != Some(&queue) && !queues.contains(&queue) {
+                    queues.push(queue);
+                }
+            }
+            let mut roots: SmallVec<[QueueId; 4]> = SmallVec::new();
+            for queue in queues {
+                roots.extend(view.cluster.chain(queue).last().filter(|root| !roots.contains(root)));
+            }
+            ServingOrder::new(&view, order.lists_below(view.cluster, &roots))
+        };
+        let mut groups: Vec<GroupId> = vec![beneficiary];
+        groups.extend(batches.iter().map(|batch| batch.group).filter(|group| tried.insert(*group)));
+        again.push_all(&self.view(), groups);
+        let mut left = tried.len();
+        while left > 0 {
+            let cluster = &*self.cluster;
+            let skip = |group: GroupId| tried.contains(&group) || !is_waiting(cluster, group);
+            let Some(group) = again.pop(&self.view(), &skip) else { break };
+            if !tried.contains(&group) {
+                continue;
+            }
+            let steps = self.tasks().to_place(group);
+            let placed = !steps.is_empty() && self.place_group(group, &steps, Mode::Later).is_ok();
+            if group == beneficiary {
+                if !placed {
+                    return false;
+                }
+                left -= 1;
+            } else if placed && self.has_evicted(group) {
+                again.push_all(&self.view(), vec![group]);
+            } else {
+                left -= 1;
+            }
+        }
+        true
+    }
+
+    /// Whether a group still has evicted pods without a place.
+    fn has_evicted(&self, group: GroupId) -> bool {
+        let mut pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
+        pods.any(|pod| self.cluster.pods[pod.index()].is_evicted())
+    }
+
+    /// Victims that were given another place though their own is still free stay where they are.
+    fn keep_in_place(&mut self, batches: &[&Batch]) {
+        for batch in batches.iter().rev() {
+            for pod in &batch.pods {
+                if self.cluster.leaving.contains_key(pod) && self.own_place_is_free(*pod) {
+                    self.cluster.stay(*pod);
+                }
+            }
+        }
+    }
+
+    fn own_place_is_free(&self, pod: PodId) -> bool {
+        let Some(place) = self.cluster.leaving.get(&pod).filter(|place| place.detail.is_none()) else { return false };
+        let Some(node) = place.node.map(|node| &self.cluster.nodes[node.index()]) else { return false };
+        let class = self.cluster.class_of(pod);
+        if class.constraints.is_dynamic() || place.status != Status::Releasing {
+            return false;
+        }
+        let units = node.shares_of(class).map(|(_, units)| units);
+        let devices = place.devices.iter().all(|name| {
+            let device = node.shared.iter().find(|device| device.name == *name);
+            let staying = device.map_or(0, crate::cluster::node::SharedDevice::staying);
+            let whole = staying > 0 || node.future.fixed[crate::amounts::fixed::GPU] > 0;
+            units.is_some_and(|units| whole && staying + units <= node.device_units())
+        });
+        node.exists && node.future.fit(&class.amounts) && (units.is_none() || devices)
+    }
+}

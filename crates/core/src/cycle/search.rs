@@ -1,0 +1,238 @@
+//! The search for victims: the fewest, in the order of taking, whose leaving makes room.
+//!
+//! ```text
+//!   taking order ─▶ one batch more ─▶ counters: may it fit? ─no─▶ one batch more
+//!                                            │ yes
+//!                                            ▼
+//!                         candidates: batches on one node, or on the fewest nodes
+//!                                            │
+//!                                            ▼
+//!                                play ─▶ judge ─▶ accepted: done
+//! ```
+//!
+//! The counters never deny what would fit, so nothing is missed by trusting them. If batches in the order of taking did not lead to a
+//! solution and there are few of them, every subset is tried, the smallest first: a solution is found iff one exists.
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use crate::{
+    cycle::{Cycle, order::ServingOrder, room::Room, scenario::Outcome, tasks::Steps, victims::Batch},
+    ids::{GroupId, NodeId, QueueId},
+    plan::{Decision, Eviction, VictimRefusal},
+    policy::Action,
+};
+
+/// Up to so many batches every subset is tried.
+const EXHAUSTIVE: usize = 10;
+
+/// After so many plays in vain the search only looks again when the number of batches has grown by half.
+const PATIENCE: u32 = 64;
+
+/// What was refused, and how often.
+pub type Refusals = Vec<(VictimRefusal, u32)>;
+
+/// A search for one group.
+pub struct Search<'s> {
+    /// By which rule.
+    pub action: Action,
+    /// For whom.
+    pub beneficiary: GroupId,
+    /// Its next step.
+    pub steps: &'s Steps,
+    /// The queues from which may be taken.
+    pub queues: &'s [QueueId],
+    /// The order of all that wait.
+    pub order: &'s ServingOrder,
+    /// At most so many groups may be taken from.
+    pub most_groups: usize,
+}
+
+/// The rules of an action.
+pub trait Rules {
+    /// Whether a group may be a victim at all.
+    fn eligible(&mut self, cycle: &Cycle, group: GroupId) -> Result<(), VictimRefusal>;
+    /// What must be known before a scenario is played, to judge it afterwards.
+    fn before(&mut self, cycle: &Cycle, batches: &[&Batch]);
+    /// Whether a scenario that made room is acceptable.
+    fn judge(&mut self, cycle: &Cycle, outcome: &Outcome) -> Result<(), VictimRefusal>;
+}
+
+impl Cycle<'_> {
+    /// Finds victims and leaves the cluster as if they had left; or leaves it as it was and says what candidates were refused for.
+    pub(super) fn search(&mut self, search: &Search, rules: &mut dyn Rules) -> Result<Outcome, Refusals> {
+        self.plan.stats.searches += 1;
+        let mut attempt = Attempt { refusals: Vec::new(), taken: Vec::new(), tried: FxHashSet::default(), plays: 0 };
+        let mut order = self.taking_order(search.queues);
+        let mut room = Room::new(self, search.steps);
+        let mut next_look = 0;
+        loop {
+            let refusals = &mut attempt.refusals;
+            let batch = self.take_next(&mut order, &mut |cycle, group| {
+                let eligible =
+                    if group == search.beneficiary { Err(VictimRefusal::NoRoom) } else { rules.eligible(cycle, group) };
+                eligible.map_err(|refusal| count(refusals, refusal)).is_ok()
+            });
+            let Some(batch) = batch else { break };
+            room.add(self, &batch);
+            attempt.taken.push(batch);
+            if attempt.taken.len() < next_look || !room.may_fit() {
+                continue;
+            }
+            if let Some(outcome) = self.look(search, rules, &mut attempt, &room) {
+                return Ok(outcome);
+            }
+            if attempt.plays > PATIENCE {
+                next_look = attempt.taken.len() + attempt.taken.len() / 2 + 1;
+            }
+        }
+        if attempt.taken.is_empty() {
+            count(&mut attempt.refusals, VictimRefusal::NoCandidates);
+        } else if room.may_fit() {
+            let found = self.look(search, rules, &mut attempt, &room);
+            if let Some(outcome) = found.or_else(|| self.look_everywhere(search, rules, &mut attempt)) {
+                return Ok(outcome);
+            }
+        } else {
+            count(&mut attempt.refusals, VictimRefusal::NoRoom);
+        }
+        Err(attempt.refusals)
+    }
+
+    /// Tries the scenarios that the newest batch makes possible.
+    fn look(&mut self, search: &Search, rules: &mut dyn Rules, attempt: &mut Attempt, room: &Room) -> Option<Outcome> {
+        let newest = attempt.taken.last()?;
+        let mut nodes: SmallVec<[NodeId; 4]> =
+            newest.pods.iter().filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
+        nodes.sort_unstable_by_key(|node| self.cluster.nodes[node.index()].rank);
+        nodes.dedup();
+        for node in nodes.into_iter().filter(|node| room.holds_all(*node)) {
+            let chosen = attempt.batches_on(self, &[node]);
+            if let Some(outcome) = self.try_out(search, rules, attempt, &chosen) {
+                return Some(outcome);
+            }
+        }
+        let nodes = room.nodes_by_room();
+        let mut count = room.fewest(&nodes);
+        let mut growth = 1;
+        loop {
+            let chosen = attempt.batches_on(self, &nodes[..count.min(nodes.len())]);
+            if let Some(outcome) = self.try_out(search, rules, attempt, &chosen) {
+                return Some(outcome);
+            }
+            if count >= nodes.len() {
+                break;
+            }
+            count += growth;
+            growth *= 2;
+        }
+        let all: Vec<usize> = (0..attempt.taken.len()).collect();
+        self.try_out(search, rules, attempt, &all)
+    }
+
+    /// Tries every subset of few batches, the smallest first.
+    fn look_everywhere(&mut self, search: &Search, rules: &mut dyn Rules, attempt: &mut Attempt) -> Option<Outcome> {
+        let count = attempt.taken.len();
+        if count > EXHAUSTIVE {
+            return None;
+        }
+        let mut subsets: Vec<u32> = (1..1_u32 << count).collect();
+        subsets.sort_by_key(|subset| (subset.count_ones(), *subset));
+        subsets.into_iter().find_map(|subset| {
+            let chosen: Vec<usize> = (0..count).filter(|place| subset & (1 << place) != 0).collect();
+            self.try_out(search, rules, attempt, &chosen)
+        })
+    }
+
+    /// Plays and judges one scenario, unless it was tried before.
+    fn try_out(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        chosen: &[usize],
+    ) -> Option<Outcome> {
+        if chosen.is_empty() || !attempt.is_new(chosen) {
+            return None;
+        }
+        let batches: Vec<&Batch> = chosen.iter().map(|place| &attempt.taken[*place]).collect();
+        let groups: FxHashSet<GroupId> = batches.iter().map(|batch| batch.group).collect();
+        if groups.len() > search.most_groups {
+            count(&mut attempt.refusals, VictimRefusal::TooManyMoves);
+            return None;
+        }
+        attempt.plays += 1;
+        rules.before(self, &batches);
+        let checkpoint = self.cluster.checkpoint();
+        let Some(outcome) = self.play(search.order, search.beneficiary, &batches) else {
+            count(&mut attempt.refusals, VictimRefusal::NoRoom);
+            return None;
+        };
+        match rules.judge(self, &outcome) {
+            Ok(()) => Some(outcome),
+            Err(refusal) => {
+                self.cluster.rollback(checkpoint);
+                count(&mut attempt.refusals, refusal);
+                None
+            }
+        }
+    }
+
+    /// Writes down what a search found.
+    pub(super) fn commit_search(&mut self, search: &Search, outcome: &Outcome) {
+        let ours = self.group(search.beneficiary).queue;
+        for (victims, moved) in [(&outcome.evicted, false), (&outcome.moved, true)] {
+            for (group, pod) in victims {
+                let queues = ours.zip(self.group(*group).queue).and_then(|(a, b)| self.cluster.leveled(a, b));
+                self.plan.decisions.push(Decision::Evict(Eviction {
+                    pod: *pod,
+                    group: *group,
+                    action: search.action,
+                    beneficiary: Some(search.beneficiary),
+                    queues,
+                    moved,
+                }));
+                if !moved {
+                    self.cluster.confirm_eviction(*pod);
+                }
+            }
+        }
+        let placed = super::gang::pods_of(search.steps).chain(outcome.moved.iter().map(|(_, pod)| *pod));
+        let placed: Vec<_> = placed.map(|pod| self.placed(pod)).collect();
+        self.plan.decisions.extend(placed.into_iter().map(Decision::Pipeline));
+    }
+}
+
+/// What a search has seen so far.
+struct Attempt {
+    refusals: Refusals,
+    taken: Vec<Batch>,
+    tried: FxHashSet<Vec<usize>>,
+    plays: u32,
+}
+
+impl Attempt {
+    /// All batches of groups that have a pod on one of some nodes.
+    fn batches_on(&self, cycle: &Cycle, nodes: &[NodeId]) -> Vec<usize> {
+        let wanted: FxHashSet<NodeId> = nodes.iter().copied().collect();
+        let on = |batch: &Batch| {
+            let mut nodes = batch.pods.iter().filter_map(|pod| cycle.cluster.pods[pod.index()].place.node);
+            nodes.any(|node| wanted.contains(&node))
+        };
+        let groups: FxHashSet<GroupId> = self.taken.iter().filter(|batch| on(batch)).map(|batch| batch.group).collect();
+        (0..self.taken.len()).filter(|place| groups.contains(&self.taken[*place].group)).collect()
+    }
+
+    /// Whether a set of batches was not tried before.
+    fn is_new(&mut self, chosen: &[usize]) -> bool {
+        self.tried.insert(chosen.to_vec())
+    }
+}
+
+/// Counts a refusal.
+pub fn count(refusals: &mut Refusals, refusal: VictimRefusal) {
+    match refusals.iter_mut().find(|(known, _)| *known == refusal) {
+        Some((_, count)) => *count += 1,
+        None => refusals.push((refusal, 1)),
+    }
+}

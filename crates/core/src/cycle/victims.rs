@@ -1,0 +1,297 @@
+//! Who gives first: running groups in the reverse of the order of serving.
+//!
+//! The tree of queues is read for the *last* queue, with what was already taken from each and its next victim left out of its share; in a leaf the
+//! lowest priority, the largest surplus and the youngest go first. A group gives in *batches*: surplus pods one by one, then surplus
+//! parts, then everything that is left at once.
+
+use std::{cmp::Ordering, rc::Rc, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    amounts::Shares,
+    cluster::Cluster,
+    cycle::{Cycle, order::View, queue_key::QueueKey, tasks::is_evictable},
+    ids::{GroupId, PodId, QueueId},
+};
+
+/// The groups of a queue that may be evicted, first victims first.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    /// Which state of the queue's lists it was made from.
+    version: u32,
+    groups: Arc<[GroupId]>,
+    /// Groups before this place have nothing left to give in this cycle.
+    spent: usize,
+}
+
+/// Pods of a group that go together.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The group.
+    pub group: GroupId,
+    /// Its queue.
+    pub queue: QueueId,
+    /// The pods.
+    pub pods: SmallVec<[PodId; 4]>,
+    /// What they cost their queue.
+    pub charge: Shares,
+}
+
+/// Batches in the order in which they would be taken.
+#[derive(Debug)]
+pub struct TakingOrder {
+    leaves: Vec<Leaf>,
+    /// By queue: what was taken below it.
+    taken: Vec<Shares>,
+    /// By queue: its leaf, if it is one.
+    leaf_of: Vec<u32>,
+    /// By queue: whether any leaf below takes part.
+    listed: Vec<bool>,
+    roots: SmallVec<[QueueId; 4]>,
+}
+
+#[derive(Debug)]
+struct Leaf {
+    groups: Arc<[GroupId]>,
+    next: usize,
+    /// Groups that have given and can give more, the next last.
+    again: Vec<Giver>,
+}
+
+/// A group that gives.
+#[derive(Clone, Debug)]
+struct Giver {
+    group: GroupId,
+    batches: Rc<[Batch]>,
+    next: usize,
+}
+
+impl Cycle<'_> {
+    /// The order of victims of some leaf queues.
+    pub(super) fn taking_order(&mut self, queues: &[QueueId]) -> TakingOrder {
+        let count = self.cluster.queues.len();
+        let mut order = TakingOrder {
+            leaves: Vec::with_capacity(queues.len()),
+            taken: vec![Shares::default(); count],
+            leaf_of: vec![u32::MAX; count],
+            listed: vec![false; count],
+            roots: SmallVec::new(),
+        };
+        for queue in queues {
+            let (groups, next) = self.roster(*queue);
+            order.leaf_of[queue.index()] = u32::try_from(order.leaves.len()).unwrap_or(u32::MAX);
+            order.leaves.push(Leaf { groups, next, again: Vec::new() });
+            for ancestor in self.cluster.chain(*queue) {
+                if std::mem::replace(&mut order.listed[ancestor.index()], true) {
+                    break;
+                }
+                if self.cluster.queues[ancestor.index()].parent.is_none() {
+                    order.roots.push(ancestor);
+                }
+            }
+        }
+        order
+    }
+
+    /// The groups of a queue that may be evicted, and from where on some have something left.
+    pub(super) fn roster(&mut self, queue: QueueId) -> (Arc<[GroupId]>, usize) {
+        let described = &self.cluster.queues[queue.index()];
+        let version = described.groups_version;
+        let known = self.cluster.memory.victims.remove(&queue).filter(|roster| roster.version == version);
+        let mut roster = known.unwrap_or_else(|| {
+            let running = described.running_groups.iter().copied();
+            let mut groups: Vec<GroupId> =
+                running.filter(|group| self.cluster.groups[group.index()].preemptible).collect();
+            let view = self.view();
+            groups.sort_unstable_by(|a, b| view.compare_groups(*b, *a));
+            Roster { version, groups: groups.into(), spent: 0 }
+        });
+        while roster.groups.get(roster.spent).is_some_and(|group| !can_give(self.cluster, *group)) {
+            roster.spent += 1;
+        }
+        let result = (Arc::clone(&roster.groups), roster.spent);
+        self.cluster.memory.victims.insert(queue, roster);
+        result
+    }
+
+    /// At the start of a cycle every victim has everything to give.
+    pub(super) fn refill_rosters(&mut self) {
+        for roster in self.cluster.memory.victims.values_mut() {
+            roster.spent = 0;
+        }
+    }
+
+    /// The next batch. Groups for which `eligible` does not hold give nothing.
+    pub(super) fn take_next(
+        &mut self,
+        order: &mut TakingOrder,
+        eligible: &mut dyn FnMut(&Self, GroupId) -> bool,
+    ) -> Option<Batch> {
+        for leaf in &mut order.leaves {
+            while leaf
+                .groups
+                .get(leaf.next)
+                .is_some_and(|group| !can_give(self.cluster, *group) || !eligible(self, *group))
+            {
+                leaf.next += 1;
+            }
+        }
+        let leaf = order.last_leaf(&self.view())?;
+        let leaf = &mut order.leaves[leaf];
+        let fresh = leaf.is_fresh(&self.view())?;
+        let mut giver = if fresh {
+            let group = leaf.groups[leaf.next];
+            leaf.next += 1;
+            Giver { group, batches: self.batches(group).into(), next: 0 }
+        } else {
+            leaf.again.pop()?
+        };
+        let batch = giver.batches.get(giver.next)?.clone();
+        giver.next += 1;
+        if giver.next < giver.batches.len() {
+            let view = self.view();
+            let place = leaf.again.partition_point(|other| compare_givers(&view, other, &giver) == Ordering::Greater);
+            leaf.again.insert(place, giver);
+        }
+        for queue in self.cluster.chain(batch.queue) {
+            order.taken[queue.index()].add(&batch.charge);
+        }
+        Some(batch)
+    }
+
+    /// Everything a group can give, in order.
+    fn batches(&mut self, group: GroupId) -> Vec<Batch> {
+        let Some(queue) = self.group(group).queue else { return Vec::new() };
+        let checkpoint = self.cluster.checkpoint();
+        let mut batches = Vec::new();
+        loop {
+            let pods = self.tasks().to_evict(group);
+            if pods.is_empty() {
+                break;
+            }
+            let mut charge = Shares::default();
+            for pod in &pods {
+                charge.add(&self.cluster.charge_of(*pod));
+            }
+            let all = pods.len() as u32 >= self.group(group).active_allocated();
+            if !all {
+                for pod in &pods {
+                    self.cluster.evict(*pod);
+                }
+            }
+            batches.push(Batch { group, queue, pods, charge });
+            if all {
+                break;
+            }
+        }
+        self.cluster.rollback(checkpoint);
+        batches
+    }
+}
+
+impl TakingOrder {
+    /// The leaf from which to take next.
+    fn last_leaf(&self, view: &View) -> Option<usize> {
+        let mut last: Option<(QueueKey, usize)> = None;
+        for root in &self.roots {
+            if let Some((key, leaf)) = self.last_below(view, *root)
+                && last.as_ref().is_none_or(|(last, _)| key.compare(last) == Ordering::Greater)
+            {
+                last = Some((key, leaf));
+            }
+        }
+        last.map(|(_, leaf)| leaf)
+    }
+
+    fn last_below(&self, view: &View, queue: QueueId) -> Option<(QueueKey, usize)> {
+        let place = self.leaf_of[queue.index()];
+        let leaf = if place == u32::MAX {
+            let mut last: Option<(QueueKey, usize)> = None;
+            for child in view.cluster.queues[queue.index()].children.iter().filter(|child| self.listed[child.index()]) {
+                if let Some((key, leaf)) = self.last_below(view, *child)
+                    && last.as_ref().is_none_or(|(last, _)| key.compare(last) == Ordering::Greater)
+                {
+                    last = Some((key, leaf));
+                }
+            }
+            last?.1
+        } else {
+            place as usize
+        };
+        let head = self.leaves[leaf].head_charge(view)?;
+        let allocated = view.cluster.queues[queue.index()].sum.allocated;
+        let mut with_head = allocated;
+        with_head.subtract(&self.taken[queue.index()]);
+        with_head.subtract(&head);
+        Some((QueueKey::new(view.cluster, queue, &allocated, &with_head, &view.total), leaf))
+    }
+}
+
+impl Leaf {
+    /// Whether the next giver is one that has not given yet; `None` if nobody is left.
+    fn is_fresh(&self, view: &View) -> Option<bool> {
+        match (self.groups.get(self.next), self.again.last()) {
+            (None, None) => None,
+            (Some(_), None) => Some(true),
+            (None, Some(_)) => Some(false),
+            (Some(group), Some(giver)) => {
+                let state = view.cluster.groups[group.index()].elastic_state();
+                Some(compare_victims(view, (*group, state), (giver.group, giver.state())) == Ordering::Less)
+            }
+        }
+    }
+
+    /// What the next giver holds.
+    fn head_charge(&self, view: &View) -> Option<Shares> {
+        if self.is_fresh(view)? {
+            return Some(held(view.cluster, self.groups[self.next]));
+        }
+        let giver = self.again.last()?;
+        let mut left = Shares::default();
+        for batch in giver.batches.iter().skip(giver.next) {
+            left.add(&batch.charge);
+        }
+        Some(left)
+    }
+}
+
+impl Giver {
+    /// Whether it still has surplus.
+    fn state(&self) -> u8 {
+        if self.next + 1 < self.batches.len() { 2 } else { 1 }
+    }
+}
+
+/// Which of two givers goes first.
+fn compare_givers(view: &View, one: &Giver, other: &Giver) -> Ordering {
+    compare_victims(view, (one.group, one.state()), (other.group, other.state()))
+}
+
+/// Which of two groups goes first: the reverse of the order of serving.
+fn compare_victims(view: &View, (one, state): (GroupId, u8), (other, other_state): (GroupId, u8)) -> Ordering {
+    let (a, b) = (&view.cluster.groups[one.index()], &view.cluster.groups[other.index()]);
+    let plugins = &view.policy.plugins;
+    let priority = if plugins.priority { a.priority.cmp(&b.priority) } else { Ordering::Equal };
+    priority
+        .then_with(|| if plugins.elastic { other_state.cmp(&state) } else { Ordering::Equal })
+        .then_with(|| b.created.cmp(&a.created))
+        .then_with(|| b.key.cmp(&a.key))
+}
+
+/// Whether a group has pods that can be evicted.
+fn can_give(cluster: &Cluster, group: GroupId) -> bool {
+    let group = &cluster.groups[group.index()];
+    group.podsets.iter().any(|podset| podset.pods.iter().any(|pod| is_evictable(cluster, *pod)))
+}
+
+/// What a group's pods cost its queue.
+fn held(cluster: &Cluster, group: GroupId) -> Shares {
+    let mut sum = Shares::default();
+    for pod in cluster.groups[group.index()].podsets.iter().flat_map(|podset| &podset.pods) {
+        if cluster.pods[pod.index()].place.status.is_charged() {
+            sum.add(&cluster.charge_of(*pod));
+        }
+    }
+    sum
+}
