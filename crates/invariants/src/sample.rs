@@ -76,13 +76,7 @@ pub fn group(key: &str, queue: &str) -> PodGroup {
 /// A leaf subgroup at the top of its group.
 #[must_use]
 pub fn subgroup(name: &str, min_member: u32) -> SubGroup {
-    SubGroup {
-        name: name.to_owned(),
-        parent: None,
-        min_member: Some(min_member),
-        min_sub_group: None,
-        topology: None,
-    }
+    SubGroup { name: name.to_owned(), parent: None, min_member: Some(min_member), min_sub_group: None, topology: None }
 }
 
 /// A pod that waits.

@@ -36,5 +36,5 @@ pub use self::{
     reader::Reader,
     record::{LARGEST_RECORD, MAGIC, Record, VERSION},
     recorder::Recorder,
-    replay::{Report, replay_with},
+    replay::{Report, replay, replay_with},
 };

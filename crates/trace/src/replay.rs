@@ -20,6 +20,11 @@ pub struct Report {
     pub difference: Option<Difference>,
 }
 
+/// Replays a trace with the core. The first difference between a plan and the recorded one ends it.
+pub fn replay<R: Read>(reader: Reader<R>) -> Result<Report, Error> {
+    replay_with(reader, kai_core::plan)
+}
+
 /// Replays a trace with any planner.
 pub fn replay_with<R: Read>(
     mut reader: Reader<R>,

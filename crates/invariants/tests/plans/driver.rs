@@ -48,11 +48,4 @@ impl Driver {
     pub fn check_rest(&mut self, policy: &Policy, now: Time) {
         self.violations.extend(loops::check(&self.facts, policy, now, PLANNER));
     }
-
-    /// The violations as text; `None` if there are none.
-    pub fn complaint(&self) -> Option<String> {
-        let mut lines: Vec<String> = self.violations.iter().map(ToString::to_string).collect();
-        lines.dedup();
-        (!lines.is_empty()).then(|| lines.join("\n"))
-    }
 }

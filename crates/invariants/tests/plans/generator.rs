@@ -194,7 +194,8 @@ impl Case {
         if spec.placement & 2 == 2 {
             policy.cpu_strategy = Placement::Spread;
         }
-        policy.max_consolidation_victims = [Some(16), Some(16), Some(1), None, Some(0), Some(2)][usize::from(spec.consolidation)];
+        policy.max_consolidation_victims =
+            [Some(16), Some(16), Some(1), None, Some(0), Some(2)][usize::from(spec.consolidation)];
         policy.consolidating_reclaim = spec.consolidation != 3;
         let minute = Span::seconds(60);
         match spec.runtimes {
@@ -341,19 +342,24 @@ fn shape(group: &mut PodGroup, spec: &GroupSpec, pods: u8) {
             group.min_sub_group = Some(1);
         }
         3 => {
-            group.subgroups = vec![sample::subgroup("left", 0), child("a", "left"), child("b", "left"), sample::subgroup("c", 1)];
+            group.subgroups =
+                vec![sample::subgroup("left", 0), child("a", "left"), child("b", "left"), sample::subgroup("c", 1)];
             group.subgroups[0].min_member = None;
         }
         4 => {
-            group.subgroups = vec![sample::subgroup("left", 0), child("a", "left"), child("b", "left"), sample::subgroup("c", min)];
+            group.subgroups =
+                vec![sample::subgroup("left", 0), child("a", "left"), child("b", "left"), sample::subgroup("c", min)];
             group.subgroups[0].min_sub_group = Some(1);
             group.min_sub_group = Some(1 + u32::from(spec.age % 2));
         }
         _ => {}
     }
     if let Some(subgroup) = group.subgroups.first_mut().filter(|_| spec.where_to == 6) {
-        subgroup.topology =
-            Some(TopologyConstraint { topology: "hall".to_owned(), required: Some("rack".to_owned()), preferred: None });
+        subgroup.topology = Some(TopologyConstraint {
+            topology: "hall".to_owned(),
+            required: Some("rack".to_owned()),
+            preferred: None,
+        });
     }
 }
 

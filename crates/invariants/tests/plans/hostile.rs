@@ -111,16 +111,29 @@ fn delta() -> impl Strategy<Value = Delta> {
 }
 
 fn node() -> impl Strategy<Value = Node> {
-    let mig = select(vec![MigStrategy::Off, MigStrategy::Off, MigStrategy::Any, MigStrategy::Single, MigStrategy::Mixed]);
+    let mig =
+        select(vec![MigStrategy::Off, MigStrategy::Off, MigStrategy::Any, MigStrategy::Single, MigStrategy::Mixed]);
     let amounts_of = (number(), number(), number(), number(), amounts());
-    (name(), words(), amounts_of, count(), option::of(long()), mig, option::weighted(0.2, numa()), vec(device(), 0..3), taints())
-        .prop_map(|(name, labels, (cpu, memory, pods, storage, extended), gpus, gpu_memory, mig, numa, devices, taints)| {
-            let mut node = sample::node(&name, gpus);
-            (node.cpu, node.memory, node.pods, node.storage) = (cpu, memory, pods, storage);
-            node.gpus.memory = gpu_memory;
-            node.gpus.mig = mig;
-            Node { labels, extended, numa, devices, taints, ..node }
-        })
+    (
+        name(),
+        words(),
+        amounts_of,
+        count(),
+        option::of(long()),
+        mig,
+        option::weighted(0.2, numa()),
+        vec(device(), 0..3),
+        taints(),
+    )
+        .prop_map(
+            |(name, labels, (cpu, memory, pods, storage, extended), gpus, gpu_memory, mig, numa, devices, taints)| {
+                let mut node = sample::node(&name, gpus);
+                (node.cpu, node.memory, node.pods, node.storage) = (cpu, memory, pods, storage);
+                node.gpus.memory = gpu_memory;
+                node.gpus.mig = mig;
+                Node { labels, extended, numa, devices, taints, ..node }
+            },
+        )
 }
 
 fn taints() -> impl Strategy<Value = Vec<Taint>> {
@@ -185,11 +198,19 @@ fn subgroups() -> impl Strategy<Value = Vec<SubGroup>> {
 }
 
 fn group() -> impl Strategy<Value = PodGroup> {
-    let times = (option::of(number()), option::of(number()), option::of(number()), option::of(number()), option::of(number()));
+    let times =
+        (option::of(number()), option::of(number()), option::of(number()), option::of(number()), option::of(number()));
     let head = (name(), name(), number(), any::<i32>(), any::<bool>());
     let mins = (option::of(count()), option::of(count()));
     (head, mins, constraint(), subgroups(), times, option::weighted(0.1, name())).prop_map(
-        |((key, queue, created, priority, preemptible), (min_member, min_sub_group), topology, subgroups, times, invalid)| PodGroup {
+        |(
+            (key, queue, created, priority, preemptible),
+            (min_member, min_sub_group),
+            topology,
+            subgroups,
+            times,
+            invalid,
+        )| PodGroup {
             key,
             queue,
             created: Time(created),
@@ -220,15 +241,23 @@ fn gpus() -> impl Strategy<Value = Gpus> {
 }
 
 fn pod() -> impl Strategy<Value = Pod> {
-    let phase = select(vec![Phase::Pending, Phase::Pending, Phase::Running, Phase::Gated, Phase::Succeeded, Phase::Failed]);
+    let phase =
+        select(vec![Phase::Pending, Phase::Pending, Phase::Running, Phase::Gated, Phase::Succeeded, Phase::Failed]);
     let origin = select(vec![Origin::Ours, Origin::Ours, Origin::Ours, Origin::Utility, Origin::Foreign]);
     let numa = vec((0_u32..4, amounts()).prop_map(|(zone, amounts)| NumaShare { zone, amounts }), 0..2);
-    let placement = option::of((name(), vec(name(), 0..3), numa, any::<bool>()).prop_map(|(node, devices, numa, bound)| {
-        kai_core::delta::Placement { node, devices, numa, bound }
-    }));
+    let placement = option::of(
+        (name(), vec(name(), 0..3), numa, any::<bool>())
+            .prop_map(|(node, devices, numa, bound)| kai_core::delta::Placement { node, devices, numa, bound }),
+    );
     let request = (number(), number(), number(), amounts(), gpus(), number(), any::<bool>(), units());
     let membership = (name(), option::of(name()), option::of(name()), name());
-    let rest = (option::of(number()), option::of(number()), option::of(name()), vec(name(), 0..2), option::weighted(0.1, name()));
+    let rest = (
+        option::of(number()),
+        option::of(number()),
+        option::of(name()),
+        vec(name(), 0..2),
+        option::weighted(0.1, name()),
+    );
     (membership, words(), number(), phase, origin, placement, request, constraints(), rest).prop_map(
         |((uid, group, subgroup, namespace), labels, created, phase, origin, placement, request, constraints, rest)| {
             let (deleted, task_priority, nominated, claims, invalid) = rest;
@@ -237,8 +266,22 @@ fn pod() -> impl Strategy<Value = Pod> {
             pod.role.task_priority = task_priority;
             pod.created = Time(created);
             pod.deleted = deleted.map(Time);
-            pod.request = kai_core::delta::Request { cpu, memory, storage, extended, gpus, mig_share, legacy_mig, numa };
-            Pod { namespace, labels, group, subgroup, phase, placement, origin, nominated, constraints, claims, invalid, ..pod }
+            pod.request =
+                kai_core::delta::Request { cpu, memory, storage, extended, gpus, mig_share, legacy_mig, numa };
+            Pod {
+                namespace,
+                labels,
+                group,
+                subgroup,
+                phase,
+                placement,
+                origin,
+                nominated,
+                constraints,
+                claims,
+                invalid,
+                ..pod
+            }
         },
     )
 }
@@ -266,15 +309,21 @@ fn term() -> impl Strategy<Value = Term> {
 
 fn pod_term() -> impl Strategy<Value = PodTerm> {
     let selector = option::of(vec(expression(), 0..2).prop_map(|expressions| Selector { expressions }));
-    (selector, option::of(vec(name(), 0..2)), name())
-        .prop_map(|(selector, namespaces, topology_key)| PodTerm { selector, namespaces, topology_key })
+    (selector, option::of(vec(name(), 0..2)), name()).prop_map(|(selector, namespaces, topology_key)| PodTerm {
+        selector,
+        namespaces,
+        topology_key,
+    })
 }
 
 fn constraints() -> impl Strategy<Value = kai_core::delta::Constraints> {
-    let toleration = (option::of(name()), option::of(name()))
-        .prop_map(|(key, value)| Toleration { key, value, effect: Some(TaintEffect::NoSchedule) });
-    let spread = (count(), name(), any::<bool>(), option::of(count())).prop_map(|(max_skew, topology_key, hard, min_domains)| {
-        SpreadConstraint {
+    let toleration = (option::of(name()), option::of(name())).prop_map(|(key, value)| Toleration {
+        key,
+        value,
+        effect: Some(TaintEffect::NoSchedule),
+    });
+    let spread = (count(), name(), any::<bool>(), option::of(count())).prop_map(
+        |(max_skew, topology_key, hard, min_domains)| SpreadConstraint {
             max_skew,
             topology_key,
             when_unsatisfiable: if hard { WhenUnsatisfiable::DoNotSchedule } else { WhenUnsatisfiable::ScheduleAnyway },
@@ -282,30 +331,44 @@ fn constraints() -> impl Strategy<Value = kai_core::delta::Constraints> {
             min_domains,
             honor_node_affinity: hard,
             honor_taints: !hard,
-        }
+        },
+    );
+    let port = (any::<u16>(), name(), name()).prop_map(|(port, protocol, address)| HostPort {
+        port: port % 2,
+        protocol,
+        address,
     });
-    let port = (any::<u16>(), name(), name()).prop_map(|(port, protocol, address)| HostPort { port: port % 2, protocol, address });
     let volume = (name(), option::of(vec(term(), 0..2)), any::<bool>())
         .prop_map(|(claim, nodes, exclusive)| VolumeNeed::Bound { claim, nodes, exclusive });
     let preferred = (any::<i32>(), pod_term()).prop_map(|(weight, item)| Weighted { weight, item });
     let preferred_node = (any::<i32>(), term()).prop_map(|(weight, item)| Weighted { weight, item });
     let pods = (vec(pod_term(), 0..2), vec(pod_term(), 0..2), vec(preferred, 0..2), vec(spread, 0..2));
-    let full = (words(), option::of(vec(term(), 0..2)), vec(preferred_node, 0..2), vec(toleration, 0..2), pods, vec(port, 0..2), vec(volume, 0..2))
-        .prop_map(|(node_selector, node_affinity, preferred_node_affinity, tolerations, pods, host_ports, volumes)| {
-            kai_core::delta::Constraints {
-                node_selector,
-                node_affinity,
-                preferred_node_affinity,
-                tolerations,
-                pod_affinity: pods.0,
-                pod_anti_affinity: pods.1,
-                preferred_pod_affinity: pods.2,
-                spread: pods.3,
-                host_ports,
-                volumes,
-                missing: Vec::new(),
-            }
-        });
+    let full = (
+        words(),
+        option::of(vec(term(), 0..2)),
+        vec(preferred_node, 0..2),
+        vec(toleration, 0..2),
+        pods,
+        vec(port, 0..2),
+        vec(volume, 0..2),
+    )
+        .prop_map(
+            |(node_selector, node_affinity, preferred_node_affinity, tolerations, pods, host_ports, volumes)| {
+                kai_core::delta::Constraints {
+                    node_selector,
+                    node_affinity,
+                    preferred_node_affinity,
+                    tolerations,
+                    pod_affinity: pods.0,
+                    pod_anti_affinity: pods.1,
+                    preferred_pod_affinity: pods.2,
+                    spread: pods.3,
+                    host_ports,
+                    volumes,
+                    missing: Vec::new(),
+                }
+            },
+        );
     prop_oneof![2 => Just(kai_core::delta::Constraints::default()), 1 => full]
 }
 
@@ -319,7 +382,8 @@ fn claim() -> impl Strategy<Value = Claim> {
     let request = (name(), devices, vec(0_u32..3, 0..3), any::<bool>())
         .prop_map(|(name, count, kinds, gpu)| ClaimRequest { name, count, kinds, gpu });
     let allocation = option::of(
-        (option::of(name()), vec((0_u32..3, device_ref()), 0..3)).prop_map(|(node, devices)| ClaimAllocation { node, devices }),
+        (option::of(name()), vec((0_u32..3, device_ref()), 0..3))
+            .prop_map(|(node, devices)| ClaimAllocation { node, devices }),
     );
     let flags = (count(), option::of(name()), any::<bool>(), option::weighted(0.1, name()));
     (name(), vec(request, 0..3), allocation, vec(name(), 0..3), flags).prop_map(

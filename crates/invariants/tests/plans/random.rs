@@ -4,7 +4,7 @@ use kai_core::{
     delta::{Delta, Phase},
     time::Time,
 };
-use kai_invariants::sample::NOW;
+use kai_invariants::{Violation, sample::NOW};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
 use crate::{
@@ -22,13 +22,13 @@ proptest! {
 
     #[test]
     fn every_invariant_holds_in_every_cycle(case in case()) {
-        if let Some(complaint) = run(&case) {
-            prop_assert!(false, "{complaint}");
-        }
+        let violations = violations(&case);
+        prop_assert!(violations.is_empty(), "{}", in_lines(&violations));
     }
 }
 
-fn run(case: &Case) -> Option<String> {
+/// Everything that is wrong on the way through a case.
+pub fn violations(case: &Case) -> Vec<Violation> {
     let mut driver = Driver::default();
     case.deltas().into_iter().for_each(|delta| driver.apply(delta));
     let policy = case.policy();
@@ -40,7 +40,11 @@ fn run(case: &Case) -> Option<String> {
         happen(event, now, &mut driver);
     }
     driver.check_rest(&policy, now);
-    driver.complaint()
+    driver.violations
+}
+
+fn in_lines(violations: &[Violation]) -> String {
+    violations.iter().map(|violation| format!("{violation}\n")).collect()
 }
 
 /// What nobody planned.
