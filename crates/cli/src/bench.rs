@@ -1,5 +1,6 @@
 //! `kai bench`: figures of this machine, never assertions.
 
 pub mod apiserver;
+pub mod core;
 pub mod lab;
 mod memory;

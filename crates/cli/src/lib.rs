@@ -1,4 +1,4 @@
-//! The commands a user types: `up`, `crds`, `lab nodes`, `bench apiserver`.
+//! The commands a user types: `up`, `crds`, `lab nodes`, `bench`.
 //!
 //! Each command is a file; this one only reads the command line and turns errors into text and an exit code. Data goes to
 //! standard output, everything else to standard error.
@@ -12,6 +12,7 @@ mod up;
 
 use std::process::ExitCode;
 
+pub use bench::core::heap::{HeapCounter, count_heap_with};
 use clap::{Parser, Subcommand};
 
 /// GPU scheduling for Kubernetes, and a Kubernetes to try it on.
@@ -51,6 +52,8 @@ enum Bench {
     Apiserver(bench::apiserver::Options),
     /// A simulated hour of a large cluster in virtual time.
     Lab(bench::lab::Options),
+    /// The scheduling core: time of a plan, growth with the cluster, memory; KAI's figures beside them.
+    Core(bench::core::Options),
 }
 
 /// Reads the command line and runs the command.
@@ -69,6 +72,7 @@ pub fn run() -> ExitCode {
         Command::Lab(Lab::Nodes(options)) => block_on(nodes::run(options)),
         Command::Bench(Bench::Apiserver(options)) => block_on(bench::apiserver::run(options)),
         Command::Bench(Bench::Lab(options)) => bench::lab::run(&options),
+        Command::Bench(Bench::Core(options)) => bench::core::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

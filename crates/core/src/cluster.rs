@@ -11,6 +11,7 @@ pub mod class;
 pub mod group;
 pub mod intake;
 pub mod ledger;
+pub mod name_table;
 pub mod node;
 pub mod numa;
 pub mod pod;
@@ -19,7 +20,7 @@ pub mod queue_tree;
 pub mod status;
 pub mod words;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
@@ -27,6 +28,7 @@ use self::{
     class::{Class, Classes},
     group::Group,
     ledger::UndoLog,
+    name_table::NameTable,
     node::Node,
     pod::{Place, Pod},
     queue::Queue,
@@ -53,11 +55,11 @@ pub struct Cluster {
     queue_ids: FxHashMap<Box<str>, QueueId>,
     /// All groups.
     pub groups: Vec<Group>,
-    group_ids: FxHashMap<Arc<str>, GroupId>,
+    group_ids: NameTable,
     free_groups: Vec<GroupId>,
     /// All pods.
     pub pods: Vec<Pod>,
-    pod_ids: FxHashMap<Arc<str>, PodId>,
+    pod_ids: NameTable,
     free_pods: Vec<PodId>,
     /// Pod classes.
     pub classes: Classes,
@@ -66,6 +68,7 @@ pub struct Cluster {
     label_set_ids: FxHashMap<Box<[(Word, Word)]>, u32>,
     /// Ranks of pods in their podsets.
     pub roles: Vec<delta::Role>,
+    role_ids: FxHashMap<delta::Role, u32>,
     /// Claims on devices of DRA drivers.
     pub claims: crate::claims::Claims,
     /// Topologies by name.
@@ -129,13 +132,13 @@ impl Cluster {
     /// The group of a `namespace/name`, if it is known.
     #[must_use]
     pub fn group(&self, key: &str) -> Option<GroupId> {
-        self.group_ids.get(key).copied()
+        self.group_ids.find(key, |id| &self.groups[id as usize].key).map(GroupId)
     }
 
     /// The pod of a uid, if it is known.
     #[must_use]
     pub fn pod(&self, uid: &str) -> Option<PodId> {
-        self.pod_ids.get(uid).copied()
+        self.pod_ids.find(uid, |id| &self.pods[id as usize].uid).map(PodId)
     }
 
     /// A node's name.

@@ -2,8 +2,22 @@
 
 /// Resident bytes, or `None` where `/proc` is not there.
 pub fn resident_bytes() -> Option<u64> {
+    field("VmRSS:")
+}
+
+/// The most bytes that were resident at once since [`forget_peak`].
+pub fn peak_resident_bytes() -> Option<u64> {
+    field("VmHWM:")
+}
+
+/// Lets the peak begin anew at what is resident now; `None` where the kernel does not do that.
+pub fn forget_peak() -> Option<()> {
+    std::fs::write("/proc/self/clear_refs", "5").ok()
+}
+
+fn field(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024)
 }

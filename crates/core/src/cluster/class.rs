@@ -1,6 +1,9 @@
 //! Pod classes: what decides where a pod fits, kept once for all pods that are equal in it.
 
-use rustc_hash::FxHashMap;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
 
 use crate::{
     amounts::{Amounts, GPU, LARGEST, Shares, fixed, share, share_of},
@@ -61,7 +64,10 @@ impl Class {
 #[derive(Clone, Debug, Default)]
 pub struct Classes {
     list: Vec<Class>,
-    known: FxHashMap<(Request, Constraints), ClassId>,
+    /// What each was made of.
+    sources: Vec<(Request, Constraints)>,
+    /// By hash of the source.
+    known: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
 }
 
 impl Classes {
@@ -76,14 +82,21 @@ impl Classes {
         constraints: &Constraints,
         words: &mut Words,
     ) -> Result<ClassId, String> {
-        // The pair is built once per new class; looking up needs an owned key only because of its shape.
-        if let Some(class) = self.known.get(&(request.clone(), constraints.clone())) {
+        let mut hasher = FxHasher::default();
+        (request, constraints).hash(&mut hasher);
+        let same = self.known.entry(hasher.finish()).or_default();
+        let known = same.iter().find(|class| {
+            let (of_request, of_constraints) = &self.sources[class.index()];
+            of_request == request && of_constraints == constraints
+        });
+        if let Some(class) = known {
             return Ok(*class);
         }
         check(request)?;
         let class = ClassId::of(self.list.len());
+        same.push(class);
         self.list.push(build(request, constraints, words));
-        self.known.insert((request.clone(), constraints.clone()), class);
+        self.sources.push((request.clone(), constraints.clone()));
         Ok(class)
     }
 

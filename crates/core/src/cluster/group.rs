@@ -2,8 +2,6 @@
 //!
 //! Inner subgroups are *sets*, leaves are *podsets*. A group without subgroups is a root set with one podset.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use crate::{
@@ -17,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Group {
     /// `namespace/name`.
-    pub key: Arc<str>,
+    pub key: Box<str>,
     /// Whether the group is known; otherwise only pods have named it.
     pub exists: bool,
     /// Its queue's name.
@@ -143,7 +141,7 @@ impl PodSet {
 impl Group {
     /// A group that is only known by name.
     #[must_use]
-    pub fn unknown(key: Arc<str>, empty: Word) -> Self {
+    pub fn unknown(key: Box<str>, empty: Word) -> Self {
         Self {
             key,
             exists: false,

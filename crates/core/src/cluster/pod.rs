@@ -1,7 +1,5 @@
 //! A pod: its class, its group, and its place.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use crate::{
@@ -15,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Pod {
     /// Its uid.
-    pub uid: Arc<str>,
+    pub uid: Box<str>,
     /// When it was made.
     pub created: Time,
     /// Its group, if it has one that exists or may come.

@@ -96,7 +96,7 @@ pub enum Origin {
 }
 
 /// What puts a pod before the others of its subgroup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Role {
     /// Kubeflow's master or launcher.

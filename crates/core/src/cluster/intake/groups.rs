@@ -1,6 +1,6 @@
 //! PodGroups come, change and go.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use smallvec::smallvec;
 
@@ -20,12 +20,11 @@ const DEEPEST: usize = 32;
 impl Cluster {
     /// The group of a key, made if only its name is known.
     pub(super) fn group_named(&mut self, key: &str) -> GroupId {
-        if let Some(group) = self.group_ids.get(key) {
-            return *group;
+        if let Some(group) = self.group(key) {
+            return group;
         }
-        let key: Arc<str> = key.into();
         let empty = self.words.intern("");
-        let fresh = Group::unknown(Arc::clone(&key), empty);
+        let fresh = Group::unknown(key.into(), empty);
         let group = if let Some(group) = self.free_groups.pop() {
             self.groups[group.index()] = fresh;
             group
@@ -33,7 +32,7 @@ impl Cluster {
             self.groups.push(fresh);
             GroupId::of(self.groups.len() - 1)
         };
-        self.group_ids.insert(key, group);
+        self.group_ids.insert(key, group.0, |id| &self.groups[id as usize].key);
         group
     }
 
@@ -65,7 +64,7 @@ impl Cluster {
     }
 
     pub(super) fn forget_group(&mut self, key: &str) {
-        let Some(id) = self.group_ids.get(key).copied() else { return };
+        let Some(id) = self.group(key) else { return };
         let pods = self.lift_group(id);
         let empty = self.words.intern("");
         self.groups[id.index()] = Group::unknown(key.into(), empty);
@@ -77,8 +76,7 @@ impl Cluster {
     pub(super) fn release_group(&mut self, id: GroupId) {
         let group = &self.groups[id.index()];
         if !group.exists && group.strays.is_empty() && group.podsets.is_empty() {
-            let key = Arc::clone(&group.key);
-            self.group_ids.remove(&key);
+            self.group_ids.remove(&group.key, |id| &self.groups[id as usize].key);
             self.suspects.remove(&id);
             self.troubled.remove(&id);
             self.free_groups.push(id);

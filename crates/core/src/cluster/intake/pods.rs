@@ -1,7 +1,5 @@
 //! Pods come, change and go.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use crate::{
@@ -17,7 +15,7 @@ use crate::{
 
 impl Cluster {
     pub(super) fn describe_pod(&mut self, described: &delta::Pod) {
-        let known = self.pod_ids.get(described.uid.as_str()).copied();
+        let known = self.pod(&described.uid);
         let old_group = known.and_then(|pod| self.pods[pod.index()].group);
         if let Some(pod) = known {
             self.detach_pod(pod);
@@ -42,7 +40,7 @@ impl Cluster {
     }
 
     pub(super) fn forget_pod(&mut self, uid: &str) {
-        let Some(id) = self.pod_ids.remove(uid) else { return };
+        let Some(id) = self.pod_ids.remove(uid, |id| &self.pods[id as usize].uid).map(PodId) else { return };
         let group = self.pods[id.index()].group;
         self.detach_pod(id);
         let gone = &mut self.pods[id.index()];
@@ -58,7 +56,7 @@ impl Cluster {
     }
 
     fn insert_pod(&mut self, pod: Pod) -> PodId {
-        let uid = Arc::clone(&pod.uid);
+        let uid = pod.uid.clone();
         let id = if let Some(id) = self.free_pods.pop() {
             self.pods[id.index()] = pod;
             id
@@ -66,7 +64,7 @@ impl Cluster {
             self.pods.push(pod);
             PodId::of(self.pods.len() - 1)
         };
-        self.pod_ids.insert(uid, id);
+        self.pod_ids.insert(&uid, id.0, |id| &self.pods[id as usize].uid);
         id
     }
 
@@ -182,11 +180,10 @@ impl Cluster {
     }
 
     fn role(&mut self, role: delta::Role) -> u32 {
-        let place = self.roles.iter().position(|known| *known == role).unwrap_or_else(|| {
+        *self.role_ids.entry(role).or_insert_with(|| {
             self.roles.push(role);
-            self.roles.len() - 1
-        });
-        u32::try_from(place).unwrap_or(0)
+            u32::try_from(self.roles.len() - 1).unwrap_or(0)
+        })
     }
 
     /// Pods that are being deleted for too long count as stuck from now on.
