@@ -162,7 +162,8 @@ impl Case {
         deltas.extend(queues.map(|queue| Delta::Queue(Box::new(queue))));
         deltas.push(Delta::Topology(topology()));
         for (place, spec) in self.groups.iter().enumerate() {
-            let (group, pods) = group_and_pods(place, spec, self.queues.len(), &mut room);
+            let queue = self.queue_of(spec);
+            let (group, pods) = group_and_pods(place, spec, queue, &mut room);
             deltas.push(Delta::PodGroup(Box::new(group)));
             deltas.extend(pods.into_iter().map(|pod| Delta::Pod(Box::new(pod))));
         }
@@ -174,6 +175,17 @@ impl Case {
             deltas.push(Delta::Pod(Box::new(pod)));
         }
         deltas
+    }
+
+    /// The queue of a group: mostly a leaf.
+    fn queue_of(&self, spec: &GroupSpec) -> String {
+        let queues: Vec<Queue> = self.queues.iter().enumerate().map(|(place, spec)| queue(place, spec)).collect();
+        let is_leaf = |name: &str| !queues.iter().any(|other| other.parent.as_deref() == Some(name));
+        let mut names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+        if spec.quirk != 10 && names.iter().any(|name| is_leaf(name)) {
+            names.retain(|name| is_leaf(name));
+        }
+        names[usize::from(spec.queue) % names.len()].to_owned()
     }
 
     pub fn policy(&self) -> Policy {
@@ -271,11 +283,9 @@ fn topology() -> Topology {
     Topology { name: "hall".to_owned(), levels: vec![level("zone", None), level("rack", Some("row"))] }
 }
 
-fn group_and_pods(place: usize, spec: &GroupSpec, queues: usize, room: &mut Room) -> (PodGroup, Vec<Pod>) {
+fn group_and_pods(place: usize, spec: &GroupSpec, queue: String, room: &mut Room) -> (PodGroup, Vec<Pod>) {
     let key = format!("team/group-{place}");
-    // Later queues are more often leaves.
-    let queue = queues - 1 - usize::from(spec.queue) % queues;
-    let mut group = sample::group(&key, &format!("queue-{queue}"));
+    let mut group = sample::group(&key, &queue);
     group.priority = [50, 50, 75, 100, 125][usize::from(spec.priority)];
     group.preemptible = group.priority < 100;
     group.created = Time(NOW.0 - 100_000 + 1000 * i64::from(spec.age % 16));

@@ -48,7 +48,7 @@ fn in_lines(violations: &[Violation]) -> String {
 }
 
 /// What nobody planned.
-fn happen(event: &Event, now: Time, driver: &mut Driver) {
+pub fn happen(event: &Event, now: Time, driver: &mut Driver) {
     let which = usize::from(event.which);
     fn pick<T: Clone>(mut items: impl Iterator<Item = T> + Clone, which: usize) -> Option<T> {
         let count = items.clone().count();
