@@ -8,6 +8,7 @@ mod crds;
 mod kubeconfig;
 mod nodes;
 mod output;
+mod scenario;
 mod up;
 
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ enum Command {
     /// Simulated nodes.
     #[command(subcommand)]
     Lab(Lab),
+    /// Clusters written down, with what the scheduler must decide.
+    #[command(subcommand)]
+    Scenario(Scenario),
     /// Measure how fast kai is on this machine.
     #[command(subcommand)]
     Bench(Bench),
@@ -44,6 +48,12 @@ enum Command {
 enum Lab {
     /// Join simulated nodes to any API server, embedded or real.
     Nodes(nodes::Options),
+}
+
+#[derive(Debug, Subcommand)]
+enum Scenario {
+    /// Run scenario files and compare what is decided with what they expect.
+    Run(scenario::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -69,6 +79,7 @@ pub fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Up(options) => block_on(up::run(options)),
         Command::Crds => crds::run(),
+        Command::Scenario(Scenario::Run(options)) => return scenario::run(&options).unwrap_or_else(|error| fail(&error)),
         Command::Lab(Lab::Nodes(options)) => block_on(nodes::run(options)),
         Command::Bench(Bench::Apiserver(options)) => block_on(bench::apiserver::run(options)),
         Command::Bench(Bench::Lab(options)) => bench::lab::run(&options),

@@ -14,12 +14,14 @@
 
 mod choice;
 mod fit;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod intake;
 mod ledger;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
@@ -41,6 +43,8 @@ pub struct Claims {
     free: Vec<ClaimId>,
     /// Claims by the uids of the pods they are reserved for.
     reservations: FxHashMap<Box<str>, Vec<ClaimId>>,
+    /// Claims whose allocation names no node: where their devices are says it.
+    nodeless: BTreeSet<ClaimId>,
     /// Extended resources that devices serve, by name.
     resources: Vec<delta::DeviceResource>,
 }

@@ -6,8 +6,8 @@
 //!   preference   the same, as wishes
 //! ```
 //!
-//! A pod counts where it runs, where it is promised a place, and while it is being deleted; a pod that this cycle evicts
-//! counts nowhere.
+//! A pod counts where it runs, where it is promised a place, and while it is being deleted; a pod that this cycle
+//! evicts counts nowhere.
 
 pub mod census;
 pub mod domain;

@@ -136,15 +136,12 @@ impl Trees {
     fn packing(&mut self, cluster: &Cluster, place: usize, tree: &Arc<Tree>, need: &Need) -> Option<&Packing> {
         self.refresh(cluster);
         let entry = self.entries.get_mut(place)?.as_mut().filter(|entry| Arc::ptr_eq(&entry.tree, tree))?;
-        match entry.packings.iter().position(|packing| packing.need == *need) {
-            Some(known) => {
-                entry.packings[..=known].rotate_right(1);
-                entry.packings[0].catch_up(cluster, tree);
-            }
-            None => {
-                entry.packings.truncate(PACKINGS - 1);
-                entry.packings.insert(0, Packing::new(cluster, tree, need.clone()));
-            }
+        if let Some(known) = entry.packings.iter().position(|packing| packing.need == *need) {
+            entry.packings[..=known].rotate_right(1);
+            entry.packings[0].catch_up(cluster, tree);
+        } else {
+            entry.packings.truncate(PACKINGS - 1);
+            entry.packings.insert(0, Packing::new(cluster, tree, need.clone()));
         }
         entry.packings.first()
     }

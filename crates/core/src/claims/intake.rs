@@ -50,6 +50,12 @@ impl Cluster {
         self.lift_anchor(id);
         self.note_reservations(id, -1);
         self.leave_home(id);
+        let nodeless = fact.as_ref().and_then(|fact| fact.allocation.as_ref()).is_some_and(|it| it.node.is_none());
+        if nodeless {
+            self.claims.nodeless.insert(id);
+        } else {
+            self.claims.nodeless.remove(&id);
+        }
         self.claims.get_mut(id).fact = fact;
         self.note_reservations(id, 1);
         self.find_home(id);
@@ -204,30 +210,59 @@ impl Cluster {
 
     /// Finds out where a claim is allocated.
     fn find_home(&mut self, id: ClaimId) {
-        let Some(allocation) = self.claims.get(id).fact.as_ref().and_then(|fact| fact.allocation.clone()) else {
+        let Some(allocation) = self.claims.get(id).fact.as_ref().and_then(|fact| fact.allocation.as_ref()) else {
             return;
         };
-        let Some(name) = allocation.node else {
-            self.claims.get_mut(id).home = Some(Home { node: None, devices: Vec::new() });
-            return;
+        let node = match allocation.node.clone() {
+            Some(name) => Some(self.node_named(&name)),
+            None => self.node_with(&allocation.devices),
         };
-        let node = self.node_named(&name);
-        self.nodes[node.index()].claims.push(id);
-        let places = &self.nodes[node.index()].devices;
-        let place = |device: &delta::DeviceRef| places.binary_search_by(|known| known.device.cmp(device)).ok();
-        let found = allocation.devices.iter().filter_map(|(request, device)| Some((*request, place(device)?)));
+        match node {
+            Some(node) => self.make_home(id, node),
+            None => self.claims.get_mut(id).home = Some(Home { node: None, devices: Vec::new() }),
+        }
+    }
+
+    /// The node that has one of these devices: an allocation need not name it.
+    fn node_with(&self, devices: &[(u32, delta::DeviceRef)]) -> Option<NodeId> {
+        let has = |node: &NodeId| devices.iter().any(|(_, device)| self.nodes[node.index()].device(device).is_some());
+        let likely = devices.first().and_then(|(_, device)| self.node(&device.pool));
+        if let Some(node) = likely.filter(has) {
+            return Some(node);
+        }
+        let nodes = (0..self.nodes.len()).map(NodeId::of).filter(has);
+        nodes.min_by(|a, b| self.node_name(*a).cmp(self.node_name(*b)))
+    }
+
+    /// Notes that a claim is allocated on a node, with those of its devices that the node has.
+    fn make_home(&mut self, id: ClaimId, node: NodeId) {
+        let place = |device: &delta::DeviceRef| self.nodes[node.index()].device(device);
+        let allocation = self.claims.get(id).fact.as_ref().and_then(|fact| fact.allocation.as_ref());
+        let named = allocation.map_or(&[][..], |allocation| &allocation.devices);
         let mut devices: Vec<(u32, u32)> =
-            found.map(|(request, place)| (request, u32::try_from(place).unwrap_or(u32::MAX))).collect();
-        devices.sort_unstable();
+            named.iter().filter_map(|(request, device)| Some((*request, place(device)?))).collect();
         // One device twice in one claim is one device.
-        let mut seen = Vec::new();
-        devices.retain(|(_, device)| {
-            !seen.contains(device) && {
-                seen.push(*device);
-                true
-            }
-        });
+        devices.sort_unstable_by_key(|(request, device)| (*device, *request));
+        devices.dedup_by_key(|(_, device)| *device);
+        devices.sort_unstable();
+        self.nodes[node.index()].claims.push(id);
         self.claims.get_mut(id).home = Some(Home { node: Some(node), devices });
+    }
+
+    /// A node's devices came, changed or went: claims whose allocation names no node may be there now, or no longer.
+    pub(crate) fn rehouse_claims(&mut self, node: NodeId) {
+        let moved = |id: &&ClaimId| {
+            let claim = self.claims.get(**id);
+            let allocation = claim.fact.as_ref().and_then(|fact| fact.allocation.as_ref());
+            let named = allocation.map_or(&[][..], |allocation| &allocation.devices);
+            let here = named.iter().any(|(_, device)| self.nodes[node.index()].device(device).is_some());
+            here != claim.home.as_ref().is_some_and(|home| home.node == Some(node))
+        };
+        let moved: Vec<ClaimId> = self.claims.nodeless.iter().filter(moved).copied().collect();
+        for id in moved {
+            let fact = self.claims.get(id).fact.clone();
+            self.change_claim(id, fact);
+        }
     }
 
     /// Enters a claim's devices for themselves if it is allocated and a pod that has it is not known.
@@ -267,7 +302,7 @@ impl Cluster {
     /// Enters them again; the node's pods follow.
     pub(crate) fn lower_claims(&mut self, node: NodeId, claims: &[ClaimId], pods: &[PodId]) {
         for claim in claims {
-            self.find_home(*claim);
+            self.make_home(*claim, node);
         }
         for pod in pods {
             let known = &self.pods[pod.index()];

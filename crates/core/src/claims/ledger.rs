@@ -11,6 +11,7 @@ use crate::{
         pod::Detail,
         status::Status,
     },
+    delta::DeviceRef,
     ids::{ClaimId, NodeId, Word},
 };
 
@@ -154,6 +155,12 @@ impl Node {
             self.idle.add(&one, before.0 - after.0);
             self.future.add(&one, before.1 - after.1);
         }
+    }
+
+    /// The place of a device.
+    pub(super) fn device(&self, device: &DeviceRef) -> Option<u32> {
+        let place = self.devices.binary_search_by(|known| known.device.cmp(device)).ok()?;
+        u32::try_from(place).ok()
     }
 
     /// Offers the resources that its devices serve and that it does not offer itself. Nothing may be on the node.

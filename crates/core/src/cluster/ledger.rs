@@ -4,6 +4,9 @@
 //! enters the new one, and notes the old one in the undo log. Rolling back to a checkpoint assigns the noted places in reverse. Every ledger
 //! entry is a sum of integers, so going there and back restores it exactly.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     amounts::Shares,
     cluster::{Cluster, pod::Place, status::Status},

@@ -69,6 +69,7 @@ impl NumaNeed {
         let unit = |unit: &NumaUnit, words: &mut Words| Unit {
             whole_pod: unit.whole_pod,
             init: unit.init,
+            // In the order of names: words have none that means anything.
             amounts: in_words(&unit.amounts, words),
         };
         Self { units: units.iter().map(|each| unit(each, words)).collect() }
@@ -79,7 +80,8 @@ impl NumaState {
     /// The zones as described, with nothing in use.
     pub fn new(numa: &Numa, words: &mut Words) -> Self {
         let zones = numa.zones.iter().map(|zone| {
-            let total = in_words(&zone.allocatable, words);
+            let mut total = in_words(&zone.allocatable, words);
+            total.sort_unstable();
             let idle: Vec<i64> = total.iter().map(|(_, amount)| *amount).collect();
             Zone { total, future: idle.clone(), idle }
         });
@@ -92,12 +94,9 @@ pub fn uses(shares: &[NumaShare], words: &mut Words) -> Vec<ZoneUse> {
     shares.iter().map(|share| ZoneUse { zone: share.zone, amounts: in_words(&share.amounts, words) }).collect()
 }
 
-/// Amounts in the order of their words, within what a machine can have.
+/// Amounts in the order of their names, within what a machine can have.
 fn in_words(amounts: &BTreeMap<String, i64>, words: &mut Words) -> Vec<(Word, i64)> {
-    let mut amounts: Vec<(Word, i64)> =
-        amounts.iter().map(|(name, amount)| (words.intern(name), (*amount).clamp(0, LARGEST))).collect();
-    amounts.sort_unstable();
-    amounts
+    amounts.iter().map(|(name, amount)| (words.intern(name), (*amount).clamp(0, LARGEST))).collect()
 }
 
 impl NumaState {

@@ -8,7 +8,10 @@
 //! ```
 //!
 //! A node's contribution is written down when it is counted; when the node changes it is taken back and counted anew.
-//! After [`Census::prepare`] questions about that pod are answered as the cluster was then: prepare again after each change.
+//! After [`Census::prepare`] questions about that pod are answered as the cluster was then: prepare again after each
+//! change.
+
+use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
@@ -36,7 +39,7 @@ pub struct Census {
     rules_by_label: Filing,
     pub(super) spreads: Vec<Spread>,
     spreads_by_label: Filing,
-    pub(super) enrolled: FxHashMap<(ClassId, Word), Enrolled>,
+    pub(super) enrolled: FxHashMap<(ClassId, Word), Arc<Enrolled>>,
     /// The rules that speak of a pod, by namespace and label set.
     pub(super) spoken_of: FxHashMap<(Word, u32), Box<[u32]>>,
     pub(super) records: Vec<Record>,
@@ -56,7 +59,7 @@ pub(super) struct Entry {
 }
 
 /// The rules of a class in a namespace, by their numbers, in the order of the class.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Enrolled {
     pub(super) affinity: Box<[u32]>,
     pub(super) anti_affinity: Box<[u32]>,
@@ -210,28 +213,28 @@ impl Census {
     }
 
     /// Makes the rules of a pod's class in its namespace known.
-    fn enrol(&mut self, pod: &Pod, constraints: &Compiled) -> Option<Enrolled> {
+    fn enrol(&mut self, pod: &Pod, constraints: &Compiled) -> Option<Arc<Enrolled>> {
         if !constraints.has_rules() {
             return None;
         }
         let key = (pod.class, pod.namespace);
         if let Some(enrolled) = self.enrolled.get(&key) {
-            return Some(enrolled.clone());
+            return Some(Arc::clone(enrolled));
         }
         let preferred = constraints.preferred_pods.iter();
-        let enrolled = Enrolled {
+        let enrolled = Arc::new(Enrolled {
             affinity: constraints.pod_affinity.iter().map(|rule| self.intern(rule)).collect(),
             anti_affinity: constraints.pod_anti_affinity.iter().map(|rule| self.intern(rule)).collect(),
             preferred: preferred.map(|(weight, rule)| (*weight, self.intern(rule))).collect(),
             spread: self.spreads.len(),
-        };
+        });
         for rule in &constraints.spread {
             let spread = Spread::new(rule, pod.namespace);
             let id = u32::try_from(self.spreads.len()).unwrap_or(u32::MAX);
             self.spreads_by_label.file(id, std::slice::from_ref(&spread.pods));
             self.spreads.push(spread);
         }
-        self.enrolled.insert(key, enrolled.clone());
+        self.enrolled.insert(key, Arc::clone(&enrolled));
         Some(enrolled)
     }
 

@@ -10,8 +10,8 @@
 //! | a `PreferNoSchedule` taint that is not tolerated | −2,000, as a weight of 100 |
 //! | `ScheduleAnyway` spread | −200 for each counted pod in the node's domain |
 //!
-//! The last three are not KAI's. Together they stay within ±499,999, so that they never outweigh one point between pods.
-//! The least of them outranks packing; a weight above 50 outranks starting at once.
+//! The last three are not KAI's. Together they stay within ±499,999, so that they never outweigh one point between
+//! pods. The least of them outranks packing; a weight above 50 outranks starting at once.
 
 use crate::{
     cluster::Cluster,

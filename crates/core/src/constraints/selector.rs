@@ -1,7 +1,7 @@
 //! Selectors in words: requirements on labels, terms about nodes, and which pods a rule speaks of.
 //!
-//! A requirement that Kubernetes would not accept (an `In` without values, a `Gt` without one integer) holds nowhere, as
-//! in kube-scheduler.
+//! A requirement that Kubernetes would not accept (an `In` without values, a `Gt` without one integer) holds nowhere,
+//! as in kube-scheduler.
 
 use crate::{
     cluster::{node::Node, words::Words},

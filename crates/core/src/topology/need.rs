@@ -130,16 +130,16 @@ impl Axis {
     }
 }
 
-/// Whole GPUs.
-const GPUS: Resource = Resource::Fixed(fixed::GPU as u8);
+/// Whole GPUs: [`fixed::GPU`].
+const GPUS: Resource = Resource::Fixed(2);
+const _: () = assert!(fixed::GPU == 2, "the place of whole GPUs");
 
 /// The largest request, if all pods ask for the same kinds of things: cpu and memory aside, each is asked for by all or by none.
 fn alike(classes: &[(&Class, u64)]) -> Option<Need> {
     let (first, rest) = classes.split_first()?;
     let mut amounts = first.0.amounts.clone();
-    let mut gpus = first.0.gpus;
+    let gpus = largest_gpus(classes)?;
     for (class, _) in rest {
-        gpus = larger(gpus, class.gpus)?;
         let words = |amounts: &Amounts| amounts.extended.iter().map(|(word, _)| *word).collect::<SmallVec<[_; 4]>>();
         if (class.amounts.fixed[fixed::STORAGE] > 0) != (amounts.fixed[fixed::STORAGE] > 0)
             || words(&class.amounts) != words(&amounts)
@@ -160,24 +160,25 @@ fn alike(classes: &[(&Class, u64)]) -> Option<Need> {
     Some(Need::Alike { amounts, shares })
 }
 
-/// A request for GPUs that covers both, if they can be compared.
-fn larger(one: Gpus, other: Gpus) -> Option<Gpus> {
-    match (one, other) {
-        (Gpus::None | Gpus::Whole(0), Gpus::None | Gpus::Whole(0)) => Some(Gpus::None),
-        (Gpus::None | Gpus::Whole(0), _) | (_, Gpus::None | Gpus::Whole(0)) => None,
-        (Gpus::Whole(a), Gpus::Whole(b)) => Some(Gpus::Whole(a.max(b))),
-        (Gpus::Portion { devices: a, millionths: c }, Gpus::Portion { devices: b, millionths: d }) => {
-            Some(Gpus::Portion { devices: a.max(b), millionths: c.max(d) })
+/// A request for GPUs that covers those of all pods, if they can be compared: whatever the order of pods.
+fn largest_gpus(classes: &[(&Class, u64)]) -> Option<Gpus> {
+    let (mut none, mut whole, mut most) = (false, false, 0);
+    let (mut part, mut memory) = (0, 0);
+    for (class, _) in classes {
+        match class.gpus {
+            Gpus::None | Gpus::Whole(0) => none = true,
+            Gpus::Whole(count) => (whole, most) = (true, count.max(most)),
+            Gpus::Portion { devices, millionths } => (most, part) = (devices.max(most), millionths.max(part)),
+            Gpus::Memory { devices, mib } => (most, memory) = (devices.max(most), mib.max(memory)),
         }
-        (Gpus::Memory { devices: a, mib: c }, Gpus::Memory { devices: b, mib: d }) => {
-            Some(Gpus::Memory { devices: a.max(b), mib: c.max(d) })
-        }
+    }
+    match (none, whole, part, memory) {
+        (true, false, 0, 0) => Some(Gpus::None),
         // A share is never more than the whole device.
-        (Gpus::Whole(a), Gpus::Portion { devices: b, .. } | Gpus::Memory { devices: b, .. })
-        | (Gpus::Portion { devices: b, .. } | Gpus::Memory { devices: b, .. }, Gpus::Whole(a)) => {
-            Some(Gpus::Whole(a.max(b)))
-        }
-        (Gpus::Portion { .. }, Gpus::Memory { .. }) | (Gpus::Memory { .. }, Gpus::Portion { .. }) => None,
+        (false, true, ..) => Some(Gpus::Whole(most)),
+        (false, false, millionths, 0) => Some(Gpus::Portion { devices: most, millionths }),
+        (false, false, 0, mib) => Some(Gpus::Memory { devices: most, mib }),
+        _ => None,
     }
 }
 
@@ -207,7 +208,7 @@ fn mixed(classes: &[(&Class, u64)], largest_memory: Option<u64>) -> Need {
         add(Kind::GpuShares, gpus * count);
     }
     // The order must not depend on the order of pods: equal sums are one need.
-    axes.sort_by_key(|axis| axis.resource());
+    axes.sort_by_key(Axis::resource);
     Need::Mixed(axes)
 }
 
@@ -224,7 +225,7 @@ fn gpu_shares(node: &Node) -> i64 {
     let capacity = u128::from(node.device_units()).max(1);
     let shared = node.shared.iter().filter(|device| device.staying() > 0).map(|device| {
         let free = capacity.saturating_sub(u128::from(device.staying()));
-        i64::try_from((free * GPU.unsigned_abs() as u128).div_ceil(capacity)).unwrap_or(0)
+        i64::try_from((free * u128::from(GPU.unsigned_abs())).div_ceil(capacity)).unwrap_or(0)
     });
     shared.fold(node.future.fixed[fixed::GPU].max(0).saturating_mul(GPU), i64::saturating_add)
 }

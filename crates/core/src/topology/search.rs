@@ -36,7 +36,7 @@ pub struct Bands {
     level: usize,
     /// The first domain with a band.
     first: usize,
-    bands: Vec<u8>,
+    by_domain: Vec<u8>,
 }
 
 /// The levels a constraint names.
@@ -101,7 +101,7 @@ impl Bands {
     pub fn band(&self, node: NodeId) -> u8 {
         let Some(leaf) = self.tree.leaf(node) else { return 0 };
         let domain = self.tree.ancestor(leaf, self.level).domain;
-        domain.checked_sub(self.first).and_then(|place| self.bands.get(place)).copied().unwrap_or(0)
+        domain.checked_sub(self.first).and_then(|place| self.by_domain.get(place)).copied().unwrap_or(0)
     }
 }
 
@@ -144,6 +144,19 @@ impl Levels {
     }
 }
 
+impl Scope {
+    /// The deepest domain, at most at level `last`, that holds all nodes to choose from, and which of its nodes these are.
+    fn new(tree: &Tree, within: Option<&NodeSet>, last: usize) -> (At, Self) {
+        let Some(within) = within else { return (narrow(tree, At::ROOT, last, |_| true), Self::All) };
+        if let Some(domain) = tree.domain_of(within, last) {
+            return (domain, Self::All);
+        }
+        let touched = touched(tree, within);
+        let common = narrow(tree, At::ROOT, last, |at| touched[at.level].contains(at.domain));
+        (common, Self::Part(within.clone(), touched))
+    }
+}
+
 impl Search {
     pub(super) fn new(
         cluster: &Cluster,
@@ -153,17 +166,7 @@ impl Search {
         ask: &Ask<'_>,
     ) -> Result<Self, Cause> {
         let last = levels.preferred.unwrap_or(tree.levels.len() - 1);
-        let (common, scope) = match ask.within {
-            None => (narrow(&tree, At::ROOT, last, |_| true), Scope::All),
-            Some(within) => match tree.domain_of(within) {
-                Some(domain) => (narrow(&tree, tree.ancestor(domain, last), last, |_| true), Scope::All),
-                None => {
-                    let touched = touched(&tree, within);
-                    let common = narrow(&tree, At::ROOT, last, |at| touched[at.level].contains(at.domain));
-                    (common, Scope::Part(within.clone(), touched))
-                }
-            },
-        };
+        let (common, scope) = Scope::new(&tree, ask.within, last);
         let held = levels.required.filter(|_| !ask.holding.is_empty()).map(|required| {
             let leaves = ask.holding.iter().filter_map(|node| tree.leaf(*node));
             let mut held: Vec<usize> = leaves.map(|leaf| tree.ancestor(leaf, required).domain).collect();
@@ -258,25 +261,25 @@ impl Search {
     fn bands(&self, packing: &Packing, level: usize) -> Bands {
         let order = packing.ordered(&self.tree, self.common, level);
         let first = order.iter().copied().min().unwrap_or(0);
-        let mut bands = vec![0; order.len()];
+        let mut by_domain = vec![0; order.len()];
         for (before, domain) in order.iter().enumerate() {
-            bands[domain - first] = u8::try_from(10 * (before + 1) / order.len()).unwrap_or(10);
+            by_domain[domain - first] = u8::try_from(10 * (before + 1) / order.len()).unwrap_or(10);
         }
-        Bands { tree: Arc::clone(&self.tree), level, first, bands }
+        Bands { tree: Arc::clone(&self.tree), level, first, by_domain }
     }
 
     /// What each domain of the widest level lacks, in the order of their names.
     fn refusals(&self, cluster: &Cluster, packing: &Packing) -> Vec<DomainRefusal> {
-        let level = self.levels.top(self.common);
-        let inside = self.tree.inside(self.common, level);
-        let domains: Vec<usize> = match (&self.held, self.levels.required) {
-            (Some(held), Some(required)) if required == level => held.clone(),
-            _ => inside.collect(),
+        let (level, domains) = if let (Some(held), Some(required)) = (&self.held, self.levels.required) {
+            (required, held.clone())
+        } else {
+            let level = self.levels.top(self.common);
+            (level, self.tree.inside(self.common, level).collect())
         };
         let needed = u32::try_from(self.count).unwrap_or(u32::MAX);
         let refusals = domains.into_iter().map(|domain| {
             let at = At { level, domain };
-            let pods = packing.pods(at).map(|pods| if self.is_touched(at) { pods } else { 0 });
+            let pods = packing.pods(at).map(|pods| if self.is_reachable(at) { pods } else { 0 });
             DomainRefusal {
                 domain: self.tree.name(cluster, at),
                 pods: pods.map(|pods| u32::try_from(pods).unwrap_or(u32::MAX)),
@@ -285,6 +288,12 @@ impl Search {
             }
         });
         refusals.collect()
+    }
+
+    /// Whether a domain has nodes that may be chosen.
+    fn is_reachable(&self, at: At) -> bool {
+        let level = at.level.min(self.common.level);
+        self.is_touched(at) && self.tree.ancestor(at, level) == self.tree.ancestor(self.common, level)
     }
 
     fn refusal(&self, ask: &Ask<'_>, domains: Vec<DomainRefusal>) -> Cause {

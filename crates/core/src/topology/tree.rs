@@ -203,11 +203,11 @@ impl Tree {
         part.is_some_and(|part| part.level > at.level && self.domain(part).span == span)
     }
 
-    /// The deepest domain with exactly this set of nodes, if the set is a domain's.
-    pub(super) fn domain_of(&self, set: &NodeSet) -> Option<At> {
+    /// The deepest domain, at most at a level, with exactly this set of nodes, if the set is a domain's.
+    pub(super) fn domain_of(&self, set: &NodeSet, last: usize) -> Option<At> {
         let (start, end) = set.span_of(&self.places).filter(|(start, end)| start < end)?;
         let leaf = self.leaf(self.nodes[start as usize])?;
-        let mut levels = (0..self.levels.len()).rev().map(|level| self.ancestor(leaf, level));
+        let mut levels = (0..=last).rev().map(|level| self.ancestor(leaf, level));
         levels.find(|at| self.domain(*at).span == (start, end))
     }
 

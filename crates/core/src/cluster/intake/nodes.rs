@@ -44,6 +44,7 @@ impl Cluster {
         };
         self.lower_claims(id, &claims, &pods);
         self.lower_pods(&pods);
+        self.rehouse_claims(id);
         self.nodes_version += 1;
         self.journal.push(id);
     }
@@ -57,6 +58,7 @@ impl Cluster {
         self.complaints.remove(&("node".to_owned(), name.to_owned()));
         self.lower_claims(id, &claims, &pods);
         self.lower_pods(&pods);
+        self.rehouse_claims(id);
         self.nodes_version += 1;
         self.journal.push(id);
     }

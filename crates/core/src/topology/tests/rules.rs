@@ -3,9 +3,9 @@
 use super::fixture::{Fixture, cordon, portion, preferred, required, whole};
 use crate::{
     amounts::{Resource, fixed},
-    delta::{Delta, Gpus, Request, TopologyConstraint},
+    delta::{self, Delta, Gpus, Request, TopologyConstraint},
     plan::{Cause, DomainRefusal},
-    topology::{Ask, NodeSet, subsets},
+    topology::{Ask, Bands, NodeSet, subsets},
 };
 
 /// Racks of one node with so many GPUs each.
@@ -25,6 +25,10 @@ fn zones(gpus: [u32; 4]) -> Fixture {
         fixture.node(&format!("node{}", index + 1), gpus, &labels);
     }
     fixture
+}
+
+fn nics(node: &mut delta::Node, count: i64) {
+    node.extended.insert("example.com/nic".to_owned(), count);
 }
 
 fn domains(cause: Cause) -> Vec<DomainRefusal> {
@@ -224,6 +228,32 @@ fn the_emptiest_preferred_domains_have_the_highest_band() {
     assert!(fixture.ask_with(&required("rack"), &gang[..1], None, &[]).unwrap().1.is_none());
 }
 
+/// Two subgroups of three prefer a rack of two: each fills the emptiest rack of the spine that still has room for it.
+#[test]
+fn subgroups_that_prefer_a_rack_get_bands_of_their_own() {
+    let mut fixture = Fixture::new(&["zone", "spine", "rack"]);
+    for index in 0..8 {
+        let labels = format!("zone=zone1 spine=spine{} rack=rack{}", index / 4 + 1, index / 2 + 1);
+        fixture.node(&format!("node{index}"), 1, &labels);
+    }
+    let gang = fixture.gang(6, &whole(1));
+    let (outer, bands) = fixture.ask_with(&preferred("spine"), &gang, None, &[]).unwrap();
+    assert_eq!(outer[0].len(), 8, "no spine has room for six");
+    let band = |bands: &Bands, fixture: &Fixture, name: &str| bands.band(fixture.cluster.node(name).unwrap());
+    assert_eq!(["node0", "node4"].map(|name| band(bands.as_ref().unwrap(), &fixture, name)), [5, 10]);
+    let (sets, bands) = fixture.ask_with(&preferred("rack"), &gang[..3], Some(&outer[0]), &[]).unwrap();
+    assert_eq!(fixture.names(&sets[..1]), ["node0 node1 node2 node3"]);
+    let racks = ["node0", "node2", "node4", "node6"];
+    assert_eq!(racks.map(|name| band(bands.as_ref().unwrap(), &fixture, name)), [2, 5, 7, 10]);
+    for (pod, name) in gang.iter().zip(["node2", "node3", "node0"]) {
+        let node = fixture.cluster.node(name).unwrap();
+        fixture.allocate(*pod, node);
+    }
+    let (sets, bands) = fixture.ask_with(&preferred("rack"), &gang[3..], Some(&outer[0]), &[]).unwrap();
+    assert_eq!(fixture.names(&sets[..1]), ["node4 node5 node6 node7"]);
+    assert_eq!(racks.map(|name| band(bands.as_ref().unwrap(), &fixture, name)), [5, 2, 7, 10]);
+}
+
 #[test]
 fn an_inner_constraint_searches_inside_the_set_of_the_outer_one() {
     let mut fixture = zones([4, 4, 2, 2]);
@@ -247,7 +277,17 @@ fn a_constraint_wider_than_the_given_set_is_satisfied_by_all_of_it() {
     assert_eq!(fixture.names(&sets), ["node1"]);
     let node3 = fixture.cluster.node("node3").unwrap();
     let refused = fixture.ask_with(&required("zone"), &gang, Some(&rack), &[node3]).unwrap_err();
-    assert!(matches!(refused, Cause::Topology { .. }), "other pods of the subgroup are in the other zone");
+    let said: Vec<_> = domains(refused).into_iter().map(|domain| (domain.domain, domain.pods)).collect();
+    assert_eq!(said, [("zone2".to_owned(), Some(0))], "where its other pods are it has no nodes to choose from");
+}
+
+#[test]
+fn a_preference_wider_than_the_given_set_does_not_widen_it() {
+    let mut fixture = zones([4, 4, 4, 4]);
+    let gang = fixture.gang(2, &whole(1));
+    let rack = fixture.ask(&required("rack"), &gang).unwrap().remove(0);
+    let (sets, _) = fixture.ask_with(&preferred("zone"), &gang, Some(&rack), &[]).unwrap();
+    assert_eq!(fixture.names(&sets[..1]), ["node1"]);
 }
 
 #[test]
@@ -383,10 +423,23 @@ fn pods_of_different_sizes_are_judged_by_the_largest() {
 }
 
 #[test]
+fn the_order_of_pods_makes_no_difference() {
+    let mut fixture = racks(&[2]);
+    let memory = Request { gpus: Gpus::Memory { devices: 1, mib: 100 }, ..whole(0) };
+    let mut gang = fixture.gang(1, &memory);
+    gang.extend(fixture.gang(1, &portion(1, 250_000)));
+    gang.extend(fixture.gang(1, &whole(1)));
+    let one = fixture.ask(&required("rack"), &gang);
+    gang.reverse();
+    assert_eq!(one, fixture.ask(&required("rack"), &gang));
+    assert!(one.is_err(), "beside a whole device, shares count as whole devices");
+}
+
+#[test]
 fn an_extended_resource_can_be_the_scarce_one() {
     let mut fixture = Fixture::new(&["rack"]);
-    fixture.node_with("a", 8, "rack=r1", |node| drop(node.extended.insert("example.com/nic".to_owned(), 1)));
-    fixture.node_with("b", 8, "rack=r2", |node| drop(node.extended.insert("example.com/nic".to_owned(), 4)));
+    fixture.node_with("a", 8, "rack=r1", |node| nics(node, 1));
+    fixture.node_with("b", 8, "rack=r2", |node| nics(node, 4));
     let mut request = whole(1);
     request.extended.insert("example.com/nic".to_owned(), 1);
     let gang = fixture.gang(2, &request);

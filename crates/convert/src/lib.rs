@@ -1,0 +1,29 @@
+//! Kubernetes objects to the core's deltas, and its decisions and reasons back into KAI's words: the only crate that knows both.
+//!
+//! ```text
+//!   Node, Pod, Queue, PodGroup, claims … ──▶ Converter ──▶ Delta ──▶ kai_core
+//!   SchedulingShard ──▶ policy ──▶ Policy ───────────────────────▶ kai_core ──▶ Plan ──▶ explain ──▶ text, JSON
+//! ```
+//!
+//! It must not know: clients, watches, clocks. Bad input is a verdict on one object, never an error of the whole and never a panic.
+
+mod amount;
+mod bind_request;
+mod converter;
+mod device;
+pub mod explain;
+mod group;
+mod node;
+mod numa;
+mod object;
+mod pod;
+pub mod policy;
+mod queue;
+pub mod scenario;
+mod volume;
+
+pub use self::{
+    converter::{Converter, NodePool, Settings},
+    numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
+    object::{Kind, Object, ReadError},
+};
