@@ -257,6 +257,14 @@ impl Cluster {
         verdicts
     }
 
+    /// Whether any pod cares about what runs around it, or any node about being left alone: otherwise nobody needs to look.
+    #[must_use]
+    pub fn has_rules_between_pods(&self) -> bool {
+        let discouraged =
+            |node: &Node| node.taints.iter().any(|taint| taint.effect == delta::TaintEffect::PreferNoSchedule);
+        self.classes.any_sociable() || self.nodes.iter().any(discouraged)
+    }
+
     /// Whether a pod waits for a place and can be given one.
     #[must_use]
     pub fn is_waiting(&self, pod: PodId) -> bool {

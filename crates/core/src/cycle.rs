@@ -43,6 +43,7 @@ use self::{
 use crate::{
     amounts::Shares,
     cluster::{Cluster, group::Group, status::Status},
+    constraints::census::Census,
     fair_share::{Division, Entry},
     ids::{GroupId, QueueId},
     journal::Bookmark,
@@ -83,6 +84,7 @@ pub struct Memory {
     policy: Option<Policy>,
     trees: crate::topology::Trees,
     division: Division,
+    census: Census,
 }
 
 /// A cycle under way.
@@ -103,6 +105,8 @@ struct Cycle<'a> {
     promised: FxHashMap<QueueId, victims::Promised>,
     /// Groups that lost what this cycle had promised them, and to whom.
     withdrawn: FxHashMap<GroupId, GroupId>,
+    /// Who is where, for rules between pods; `None` while nobody has such rules.
+    census: Option<Census>,
     /// GPUs that are or will be free, and when that was counted.
     free_gpus: Option<(Bookmark, i128)>,
 }
@@ -128,8 +132,12 @@ impl<'a> Cycle<'a> {
             refusals: BTreeMap::new(),
             promised: FxHashMap::default(),
             withdrawn: FxHashMap::default(),
+            census: None,
             free_gpus: None,
         };
+        if cycle.cluster.has_rules_between_pods() {
+            cycle.census = Some(std::mem::take(&mut cycle.cluster.memory.census));
+        }
         cycle.refill_rosters();
         cycle.count_usage();
         cycle.divide();

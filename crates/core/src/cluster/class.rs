@@ -66,6 +66,8 @@ pub struct Classes {
     list: Vec<Class>,
     /// What each was made of.
     sources: Vec<(Request, Constraints)>,
+    /// Whether the constraints of any speak of other pods or of preferences.
+    sociable: bool,
     /// By hash of the source.
     known: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
 }
@@ -95,7 +97,10 @@ impl Classes {
         check(request)?;
         let class = ClassId::of(self.list.len());
         same.push(class);
-        self.list.push(build(request, constraints, words));
+        let built = build(request, constraints, words);
+        let rules = &built.constraints;
+        self.sociable |= rules.is_dynamic() || rules.has_preferences() || rules.repels();
+        self.list.push(built);
         self.sources.push((request.clone(), constraints.clone()));
         Ok(class)
     }
@@ -104,6 +109,12 @@ impl Classes {
     #[must_use]
     pub fn get(&self, class: ClassId) -> &Class {
         &self.list[class.index()]
+    }
+
+    /// Whether the constraints of any class speak of other pods or of preferences.
+    #[must_use]
+    pub fn any_sociable(&self) -> bool {
+        self.sociable
     }
 
     /// How many there are.

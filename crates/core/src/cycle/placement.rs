@@ -66,6 +66,7 @@ impl Cycle<'_> {
             self.take_ranking(id)
         };
         ranking.refresh(self.cluster, self.policy);
+        self.ask_around(pod);
         let chosen = self.choose(pod, &ranking, mode);
         if local {
             scope.ranking = Some((id, ranking));
@@ -94,7 +95,7 @@ impl Cycle<'_> {
         if let Some(place) = nominated.and_then(|node| self.place_on(pod, node, mode)) {
             return Some(place);
         }
-        if self.cluster.class_of(pod).constraints.has_preferences() {
+        if self.census.as_ref().is_some_and(|census| census.minds_nodes(self.cluster, pod)) {
             return self.choose_preferred(pod, ranking, mode);
         }
         // The first node nearly always does; only a few are worth the copy.
@@ -117,11 +118,11 @@ impl Cycle<'_> {
 
     /// The best place where some nodes are preferred by what runs around them.
     fn choose_preferred(&mut self, pod: PodId, ranking: &Ranking, mode: Mode) -> Option<Place> {
-        let constraints = &self.cluster.class_of(pod).constraints;
+        let Some(census) = &self.census else { return None };
         let mut nodes: Vec<(i64, usize, NodeId)> = ranking
             .nodes(self.cluster)
             .enumerate()
-            .map(|(place, node)| (-constraints.preference(self.cluster, pod, node), place, node))
+            .map(|(place, node)| (-census.preference(self.cluster, pod, node), place, node))
             .collect();
         nodes.sort_unstable();
         self.plan.stats.nodes_examined += nodes.len() as u64;
@@ -193,10 +194,17 @@ impl Cycle<'_> {
         if matches!(class.gpus, Gpus::Memory { .. }) && self.policy.plugins.proportion {
             self.check_memory_share(pod, node)?;
         }
-        if self.policy.plugins.predicates && (class.constraints.is_dynamic() || !self.cluster.repellers.is_empty()) {
-            class.constraints.check_pods(self.cluster, pod, node)?;
+        if let Some(census) = self.census.as_ref().filter(|_| self.policy.plugins.predicates) {
+            census.check_pods(self.cluster, pod, node)?;
         }
         Ok(())
+    }
+
+    /// Learns who is where, for the questions about a pod that follow.
+    pub(super) fn ask_around(&mut self, pod: PodId) {
+        if let Some(census) = &mut self.census {
+            census.prepare(self.cluster, pod);
+        }
     }
 
     /// A request by memory is another share of each kind of device: only the node says what it costs the queue.

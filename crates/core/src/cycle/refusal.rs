@@ -47,6 +47,7 @@ impl Cycle<'_> {
 
     /// What each node said to a pod.
     fn explain_nodes(&mut self, pod: PodId, scope: &Scope) -> NodeRefusals {
+        self.ask_around(pod);
         let class = self.cluster.class_of(pod);
         let mut counts: BTreeMap<NodeRefusal, (u32, i64)> = BTreeMap::new();
         let everywhere = class.constraints.everywhere().filter(|_| self.policy.plugins.predicates);

@@ -22,6 +22,9 @@ impl Cycle<'_> {
         reasons.sort_by(|a, b| self.group(a.group).key.cmp(&self.group(b.group).key));
         self.plan.reasons = reasons;
         self.plan.verdicts = self.cluster.verdicts();
+        if let Some(census) = self.census.take() {
+            self.cluster.memory.census = census;
+        }
         self.plan
     }
 
