@@ -1,4 +1,4 @@
-//! The commands a user types: `up`, `crds`, `lab nodes`, `bench`.
+//! The commands a user types: `up`, `crds`, `lab nodes`, `scenario run`, `trace replay`, `bench`.
 //!
 //! Each command is a file; this one only reads the command line and turns errors into text and an exit code. Data goes to
 //! standard output, everything else to standard error.

@@ -1,5 +1,5 @@
-//! Objects in, deltas out. An object that others depend on is followed by those others: a PriorityClass by its PodGroups, a
-//! BindRequest by its pod and its claims, a NodeResourceTopology and a ResourceSlice by their node, a volume claim by its pods.
+//! Objects in, deltas out. An object that others depend on is followed by those others: a `PriorityClass` by its groups, a
+//! `BindRequest` by its pod and its claims, a `NodeResourceTopology` and a `ResourceSlice` by their node, a volume claim by its pods.
 //!
 //! Objects may come in any order. What is kept are records, not objects; of a pod that runs and depends on nothing only its uid.
 
@@ -382,7 +382,7 @@ impl Converter {
         for claim in &draft.claims {
             let Some(key) = &claim.key else { continue };
             let chosen = bind.claims.iter().find(|(name, _)| *name == claim.name).map(|(_, allocation)| allocation);
-            if self.devices.hold(key, &draft.pod.uid, Some(chosen)) {
+            if self.devices.hold(key, &draft.pod.uid, chosen) {
                 out.extend(self.devices.claim(key).map(|claim| Delta::Claim(Box::new(claim))));
             }
         }
@@ -390,7 +390,7 @@ impl Converter {
 
     fn release_claims(&mut self, draft: &Draft, out: &mut Vec<Delta>) {
         for key in draft.claims.iter().filter_map(|claim| claim.key.as_ref()) {
-            if self.devices.hold(key, &draft.pod.uid, None) {
+            if self.devices.release(key, &draft.pod.uid) {
                 out.extend(self.devices.claim(key).map(|claim| Delta::Claim(Box::new(claim))));
             }
         }

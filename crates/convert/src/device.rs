@@ -70,6 +70,8 @@ pub(crate) struct Devices {
     homes: BTreeMap<String, BTreeSet<String>>,
     classes: BTreeMap<String, ClassRecord>,
     claims: BTreeMap<String, ClaimRecord>,
+    /// Claims with devices whose node only the slices tell.
+    homeless: BTreeSet<String>,
     /// By claim: pods that are being bound with it, by uid.
     holds: BTreeMap<String, Holds>,
     contents: Vec<Content>,
@@ -130,6 +132,7 @@ impl Devices {
             self.number_kinds(&mut stale);
         }
         stale.nodes.extend(self.nodes_of_pool(&spec.driver, &spec.pool.name));
+        stale.claims.extend(self.homeless_in(&spec.driver, &spec.pool.name));
         stale
     }
 
@@ -143,7 +146,7 @@ impl Devices {
         }
         let mut nodes = self.nodes_of_pool(&pool.0, &pool.1);
         nodes.extend(gone.devices.into_iter().map(|(node, _, _)| node));
-        Stale { nodes, ..Stale::default() }
+        Stale { nodes, claims: self.homeless_in(&pool.0, &pool.1), ..Stale::default() }
     }
 
     /// Takes a class.
@@ -178,6 +181,10 @@ impl Devices {
     pub(crate) fn insert_claim(&mut self, object: &dra::ResourceClaim, queue_label: &str) -> Stale {
         let record = ClaimRecord::of(object, queue_label);
         let mut stale = Stale { claims: BTreeSet::from([record.key.clone()]), ..Stale::default() };
+        match &record.allocation {
+            Some(allocation) if allocation.node.is_none() => self.homeless.insert(record.key.clone()),
+            _ => self.homeless.remove(&record.key),
+        };
         let known = record.requests.iter().all(|request| self.filters.contains_key(&self.filter(request)));
         self.claims.insert(record.key.clone(), record);
         if !known {
@@ -189,26 +196,25 @@ impl Devices {
     /// Forgets a claim.
     pub(crate) fn remove_claim(&mut self, key: &str) {
         self.claims.remove(key);
+        self.homeless.remove(key);
     }
 
-    /// Says that a pod is being bound with a claim, with the devices chosen for it, or no longer is. Whether that is news.
-    pub(crate) fn hold(&mut self, key: &str, uid: &str, allocation: Option<Option<&dra::AllocationResult>>) -> bool {
+    /// Says that a pod is being bound with a claim, with the devices chosen for it if it had none. Whether that is news.
+    pub(crate) fn hold(&mut self, key: &str, uid: &str, chosen: Option<&dra::AllocationResult>) -> bool {
         let requests = self.claims.get(key).map(|claim| claim.requests.as_slice()).unwrap_or_default();
-        match allocation {
-            Some(given) => {
-                let converted = given.map(|given| claim::allocation(given, requests));
-                let holds = self.holds.entry(key.to_owned()).or_default();
-                holds.insert(uid.to_owned(), converted.clone()) != Some(converted)
-            }
-            None => {
-                let Some(holds) = self.holds.get_mut(key) else { return false };
-                let held = holds.remove(uid).is_some();
-                if holds.is_empty() {
-                    self.holds.remove(key);
-                }
-                held
-            }
+        let converted = chosen.map(|chosen| claim::allocation(chosen, requests));
+        let holds = self.holds.entry(key.to_owned()).or_default();
+        holds.insert(uid.to_owned(), converted.clone()) != Some(converted)
+    }
+
+    /// Says that a pod is no longer being bound with a claim. Whether that is news.
+    pub(crate) fn release(&mut self, key: &str, uid: &str) -> bool {
+        let Some(holds) = self.holds.get_mut(key) else { return false };
+        let held = holds.remove(uid).is_some();
+        if holds.is_empty() {
+            self.holds.remove(key);
         }
+        held
     }
 
     /// The devices of a node, in the order of their names.
@@ -262,7 +268,7 @@ impl Devices {
         Some(Claim {
             key: key.to_owned(),
             requests,
-            allocation: record.allocation.clone().or(held),
+            allocation: record.allocation.clone().or(held).map(|allocation| self.at_home(allocation)),
             reserved_for,
             max_consumers: MOST_CONSUMERS,
             queue: record.queue.clone(),
@@ -282,6 +288,27 @@ impl Devices {
         let (class, record) = found?;
         let kinds = self.kinds_of(&Filter::of(&record.selectors, &[], &[]));
         Some(DeviceResource { resource: resource.to_owned(), kinds, gpu: class.contains(GPU) })
+    }
+
+    /// An allocation that names no node is on the node of its devices, if a slice tells that.
+    fn at_home(&self, mut allocation: ClaimAllocation) -> ClaimAllocation {
+        if allocation.node.is_none() {
+            allocation.node = allocation.devices.iter().find_map(|(_, device)| {
+                let mut devices = self.pool(&device.driver, &device.pool).flat_map(|slice| &slice.devices);
+                devices.find(|(_, name, _)| *name == device.name).map(|(node, _, _)| node.clone())
+            });
+        }
+        allocation
+    }
+
+    /// The claims that have devices of a pool, by no node of their own.
+    fn homeless_in(&self, driver: &str, pool: &str) -> BTreeSet<String> {
+        let within = |key: &&String| {
+            let allocation = self.claims.get(*key).and_then(|claim| claim.allocation.as_ref());
+            let mut devices = allocation.into_iter().flat_map(|allocation| &allocation.devices);
+            devices.any(|(_, device)| device.driver == driver && device.pool == pool)
+        };
+        self.homeless.iter().filter(within).cloned().collect()
     }
 
     fn place(&mut self, content: Content) -> usize {

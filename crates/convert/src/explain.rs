@@ -7,7 +7,7 @@ mod details;
 mod eviction;
 mod phrase;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use kai_api::names::reasons;
 use kai_core::{
@@ -72,7 +72,7 @@ impl Explanation {
     pub fn text(&self) -> String {
         let mut text = self.message.trim_start_matches('\n').to_owned();
         for reason in &self.reasons {
-            text.push_str(&format!("\n{}: {}", reason.reason, reason.message));
+            let _ = write!(text, "\n{}: {}", reason.reason, reason.message);
         }
         text
     }
@@ -134,10 +134,7 @@ fn compact(errors: &[(&'static str, String)]) -> String {
         .into_iter()
         .map(|(message, count)| if count > 1 { format!("{count} {message}") } else { message.to_owned() })
         .collect();
-    match lines.is_empty() {
-        true => format!("\n{headline}."),
-        false => format!("\n{headline}.\n{}.", lines.join(".\n")),
-    }
+    if lines.is_empty() { format!("\n{headline}.") } else { format!("\n{headline}.\n{}.", lines.join(".\n")) }
 }
 
 /// The code of a cause.

@@ -84,10 +84,8 @@ impl Draft {
             request.gpus = Gpus::None;
             request.numa = Vec::new();
         }
-        let (constraints, terms) = match over {
-            true => (Constraints::default(), Vec::new()),
-            false => constraint::constraints(&spec, &namespace, &tags),
-        };
+        let (constraints, terms) =
+            if over { (Constraints::default(), Vec::new()) } else { constraint::constraints(&spec, &namespace, &tags) };
         let node = spec.node_name.clone().filter(|node| !node.is_empty() && !over);
         let shared = matches!(request.gpus, Gpus::Portion { .. } | Gpus::Memory { .. });
         let placement = node.map(|node| Placement {
@@ -166,7 +164,7 @@ impl Draft {
             term.resolve(&mut pod.constraints, around.namespaces);
         }
         let bind = around.bind.filter(|bind| bind.owner.as_ref().is_none_or(|owner| *owner == pod.uid));
-        self.place(&mut pod, bind);
+        place(&mut pod, bind);
         pod.claims = self.claims.iter().filter_map(|claim| claim.key.clone()).collect();
         let waits = pod.placement.is_none();
         for claim in &self.volumes {
@@ -187,23 +185,6 @@ impl Draft {
         pod
     }
 
-    /// What a BindRequest says about the place: where the pod goes, and which devices it shares.
-    fn place(&self, pod: &mut Pod, bind: Option<&BindRecord>) {
-        let Some(bind) = bind else { return };
-        let shared = matches!(pod.request.gpus, Gpus::Portion { .. } | Gpus::Memory { .. });
-        let devices = || if shared { bind.devices.clone() } else { Vec::new() };
-        match &mut pod.placement {
-            Some(placement) if placement.node == bind.node && placement.devices.is_empty() => {
-                placement.devices = devices()
-            }
-            None if bind.live && pod.phase == Phase::Pending && pod.deleted.is_none() => {
-                let node = bind.node.clone();
-                pod.placement = Some(Placement { node, devices: devices(), numa: Vec::new(), bound: false });
-            }
-            _ => {}
-        }
-    }
-
     fn missing(&self, pod: &mut Pod, around: &Surroundings<'_>) {
         for map in self.config_maps.iter().filter(|map| !around.config_maps.contains(*map)) {
             pod.constraints.missing.push(format!("Missing required configmaps: {map}"));
@@ -217,6 +198,23 @@ impl Draft {
                 Some(_) => {}
             }
         }
+    }
+}
+
+/// What a BindRequest says about the place: where the pod goes, and which devices it shares.
+fn place(pod: &mut Pod, bind: Option<&BindRecord>) {
+    let Some(bind) = bind else { return };
+    let shared = matches!(pod.request.gpus, Gpus::Portion { .. } | Gpus::Memory { .. });
+    let devices = if shared { bind.devices.clone() } else { Vec::new() };
+    match &mut pod.placement {
+        Some(placement) if placement.node == bind.node && placement.devices.is_empty() => {
+            placement.devices = devices;
+        }
+        None if bind.live && pod.phase == Phase::Pending && pod.deleted.is_none() => {
+            let node = bind.node.clone();
+            pod.placement = Some(Placement { node, devices, numa: Vec::new(), bound: false });
+        }
+        _ => {}
     }
 }
 

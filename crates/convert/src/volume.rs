@@ -54,7 +54,7 @@ struct ClassRecord {
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     claims: BTreeMap<String, ClaimRecord>,
-    volumes: BTreeMap<String, VolumeRecord>,
+    made: BTreeMap<String, VolumeRecord>,
     classes: BTreeMap<String, ClassRecord>,
 }
 
@@ -97,12 +97,12 @@ impl Volumes {
             claim,
             free: phase == "Available" && object.metadata.deletion_timestamp.is_none(),
         };
-        self.volumes.insert(name(&object.metadata), record);
+        self.made.insert(name(&object.metadata), record);
     }
 
     /// Forgets a volume.
     pub(crate) fn remove_volume(&mut self, volume: &str) {
-        self.volumes.remove(volume);
+        self.made.remove(volume);
     }
 
     /// Takes a storage class.
@@ -142,7 +142,7 @@ impl Volumes {
             return Err(format!("persistentvolumeclaim \"{}\" is being deleted", short(claim)));
         }
         if let Some(volume) = &record.volume {
-            let Some(bound) = self.volumes.get(volume) else {
+            let Some(bound) = self.made.get(volume) else {
                 return Err(format!("persistentvolume \"{volume}\" of claim \"{}\" not found", short(claim)));
             };
             let exclusive = record.modes.contains("ReadWriteOncePod");
@@ -165,7 +165,7 @@ impl Volumes {
     fn homes(&self, claim: &str, record: &ClaimRecord) -> Option<Vec<Term>> {
         let class = record.class.as_deref().unwrap_or_default();
         let mut homes = Vec::new();
-        for volume in self.volumes.values() {
+        for volume in self.made.values() {
             let promised = volume.claim.as_deref().is_none_or(|to| to == claim);
             let fits =
                 volume.class == class && volume.storage >= record.storage && volume.modes.is_superset(&record.modes);

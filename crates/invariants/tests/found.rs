@@ -159,16 +159,25 @@ fn two_queues_do_not_take_turns_for_ever() {
     let gang = PodGroup { min_member: Some(2), ..group("a/gang", "right") };
     let wide = PodGroup { priority: 75, ..group("a/wide", "leaf") };
     let many = PodGroup { priority: 75, ..group("b/many", "leaf") };
+    let middle = Queue { priority: 101, ..limited("middle", Some("left"), 0, 2) };
+    let leaf = Queue { priority: 101, ..limited("leaf", Some("middle"), 0, 2) };
+    let third = Queue { priority: 101, ..limited("third", None, 2, 3) };
     let facts = facts(
-        vec![node("n0", 1), node("n1", 3)],
-        vec![limited("left", None, 2, 2), limited("leaf", Some("left"), 0, 2), limited("right", None, 1, 3)],
-        vec![gang, wide, many],
+        vec![node("n0", 1), node("n1", 1), node("n2", 2), node("n3", 3)],
+        vec![limited("left", None, 2, 2), limited("right", None, 1, 3), middle, leaf, third],
+        vec![gang, wide, many, group("a/others", "third")],
         vec![
             running(pod("gang-0", "a/gang", Gpus::Whole(1)), "n0", &[]),
-            running(pod("gang-1", "a/gang", Gpus::Whole(2)), "n1", &[]),
+            running(pod("gang-1", "a/gang", Gpus::Whole(2)), "n2", &[]),
+            pod("gang-2", "a/gang", Gpus::Whole(1)),
+            pod("gang-3", "a/gang", Gpus::Whole(2)),
             pod("wide", "a/wide", Gpus::Whole(2)),
-            running(pod("many-0", "b/many", Gpus::Whole(1)), "n1", &[]),
+            running(pod("many-0", "b/many", Gpus::Whole(1)), "n3", &[]),
             pod("many-1", "b/many", Gpus::Whole(1)),
+            pod("many-2", "b/many", Gpus::Whole(1)),
+            pod("many-3", "b/many", Gpus::Whole(1)),
+            running(pod("others-0", "a/others", Gpus::Whole(1)), "n1", &[]),
+            running(pod("others-1", "a/others", Gpus::Whole(2)), "n3", &[]),
         ],
     );
     assert_eq!(loops::check(&facts, &spread, NOW, &kai_core::plan), vec![]);

@@ -1,4 +1,4 @@
-//! ResourceClaims: what they ask for, and what the core cannot give.
+//! Claims on devices: what they ask for, and what the core cannot give.
 
 use k8s_openapi::api::resource::v1 as dra;
 use kai_api::names::labels;

@@ -129,12 +129,12 @@ fn a_pod_being_bound_holds_the_claim_with_the_devices_chosen_for_it() {
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}
     }))
     .expect("an allocation");
-    devices.hold("team/c", "uid", Some(Some(&chosen)));
+    devices.hold("team/c", "uid", Some(&chosen));
     let read = devices.claim("team/c").expect("a claim");
     assert_eq!(read.reserved_for, ["uid"]);
     let allocation = read.allocation.expect("allocated");
     assert_eq!((allocation.node.as_deref(), allocation.devices.len()), (Some("n"), 1));
-    devices.hold("team/c", "uid", None);
+    devices.release("team/c", "uid");
     assert_eq!(devices.claim("team/c").and_then(|claim| claim.allocation), None);
 }
 
@@ -148,4 +148,18 @@ fn filters_nobody_uses_are_forgotten() {
     }
     assert!(devices.filters.len() < 80, "{}", devices.filters.len());
     assert_eq!(devices.claim("team/c").map(|claim| claim.requests[0].kinds.len()), Some(0));
+}
+
+#[test]
+fn an_allocation_that_names_no_node_is_where_its_devices_are() {
+    let mut devices = Devices::default();
+    let object = json!({"metadata": {"name": "c", "namespace": "team"}, "spec": {}, "status": {"allocation": {
+        "devices": {"results": [{"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0", "request": "r"}]}}}});
+    devices.insert_claim(&serde_json::from_value(object).expect("a claim"), "kai.scheduler/queue");
+    let node =
+        |devices: &Devices| devices.claim("team/c").and_then(|claim| claim.allocation).and_then(|found| found.node);
+    assert_eq!(node(&devices), None);
+    assert!(slice(&mut devices, "s", "n", &["H100"]).claims.contains("team/c"));
+    assert_eq!(node(&devices).as_deref(), Some("n"));
+    assert!(devices.remove_slice("s").claims.contains("team/c"));
 }

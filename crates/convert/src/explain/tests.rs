@@ -12,22 +12,22 @@ use super::*;
 struct Fixed;
 
 impl Names for Fixed {
-    fn pod_uid(&self, _: PodId) -> &str {
+    fn pod_uid(&self, _: PodId) -> &'static str {
         "default/pending-job-0"
     }
     fn group_key(&self, group: GroupId) -> &str {
         if group.0 == 0 { "default/pending-job0" } else { "default/other" }
     }
-    fn queue_name(&self, _: QueueId) -> &str {
+    fn queue_name(&self, _: QueueId) -> &'static str {
         "queue0"
     }
-    fn node_name(&self, _: NodeId) -> &str {
+    fn node_name(&self, _: NodeId) -> &'static str {
         "node0"
     }
-    fn word(&self, _: Word) -> &str {
+    fn word(&self, _: Word) -> &'static str {
         "nvidia.com/mig-1g.5gb"
     }
-    fn claim_key(&self, _: ClaimId) -> &str {
+    fn claim_key(&self, _: ClaimId) -> &'static str {
         "default/claim"
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn compare(
     }
     for (name, parts) in &expect.reasons {
         let group = group_key(run, name);
-        let found = cycle.explanations.iter().find(|one| one.group == group).map(super::super::explain::Explanation::text);
+        let found =
+            cycle.explanations.iter().find(|one| one.group == group).map(super::super::explain::Explanation::text);
         let text = found.unwrap_or_default();
         let missing = parts.iter().filter(|part| !text.contains(part.as_str()));
         failures.extend(missing.map(|part| format!("reasons of {group}: expected {part:?} in {text:?}")));
@@ -80,9 +81,9 @@ pub(super) fn stirred(expect: &Expectation, plan: &Plan, key: impl Fn(PodId) -> 
 pub(super) fn limits(limits: &Limits, plan: &Plan) -> Vec<String> {
     let count = |which: fn(&Decision) -> bool| plan.decisions.iter().filter(|decision| which(decision)).count();
     let bounds = [
-        ("binds", limits.max_binds, count(|decision| matches!(decision, Decision::Bind(_)))),
-        ("evictions", limits.max_evictions, count(|decision| matches!(decision, Decision::Evict(_)))),
-        ("pipelinings", limits.max_pipelines, count(|decision| matches!(decision, Decision::Pipeline(_)))),
+        ("binds", limits.binds, count(|decision| matches!(decision, Decision::Bind(_)))),
+        ("evictions", limits.evictions, count(|decision| matches!(decision, Decision::Evict(_)))),
+        ("pipelinings", limits.pipelines, count(|decision| matches!(decision, Decision::Pipeline(_)))),
     ];
     let over = bounds.into_iter().filter(|(_, most, found)| most.is_some_and(|most| *found > most));
     over.map(|(what, most, found)| format!("expected at most {} {what}, got {found}", most.unwrap_or(0))).collect()
@@ -104,7 +105,8 @@ fn pod_differs(pod: &str, expected: &PodExpectation, found: Option<&PodState>) -
     };
     let wanted_zones = expected.numa_zones.as_ref().map_or_else(String::new, |zones| format!(" in zones {zones:?}"));
     let found_node = node.map_or_else(String::new, |node| format!(" on {node}"));
-    let found_zones = if wanted_zones.is_empty() { String::new() } else { format!(" in zones {:?}", sorted(&found.zones)) };
+    let found_zones =
+        if wanted_zones.is_empty() { String::new() } else { format!(" in zones {:?}", sorted(&found.zones)) };
     Some(format!(
         "pod {pod}: expected {}{wanted_node}{wanted_zones}, got {}{found_node}{found_zones}",
         expected.status, found.status
@@ -144,7 +146,11 @@ fn group_differs(
         // KAI rounds shares of GPUs up to hundredths; ours are exact, so the difference is less than one.
         let close = unit == GPU && found <= wanted && wanted - found < GPU / 100;
         if wanted != found && !close {
-            failures.push(format!("group {group}: expected {what} {}, got {}", expected.unwrap_or(0.0), decimal(found, unit)));
+            failures.push(format!(
+                "group {group}: expected {what} {}, got {}",
+                expected.unwrap_or(0.0),
+                decimal(found, unit)
+            ));
         }
     };
     differ("gpusRequested", expected.gpus_requested, GPU, sum(&|pod| requested(pod)));
@@ -189,7 +195,11 @@ fn started(run: &Run<'_>, cycle: &Cycle, failures: &mut Vec<String>) {
             _ => false,
         });
         let sentence = format!("group {group}: expected a last-start time, got none");
-        if run.cluster.group(&group).is_some() && !recorded && !run.world.has_started(&group) && !failures.contains(&sentence) {
+        if run.cluster.group(&group).is_some()
+            && !recorded
+            && !run.world.has_started(&group)
+            && !failures.contains(&sentence)
+        {
             failures.push(sentence);
         }
     }
@@ -236,7 +246,9 @@ fn devices_differ(hints: &BTreeMap<String, Vec<String>>, states: &BTreeMap<Strin
     let mut by_device: BTreeMap<(&str, &str), (&str, &str)> = BTreeMap::new();
     for (pod, symbols) in hints {
         let Some(state) = states.get(pod) else { continue };
-        let (Some(node), true) = (state.node.as_deref(), state.devices.len() == 1 && symbols.len() == 1) else { continue };
+        let (Some(node), true) = (state.node.as_deref(), state.devices.len() == 1 && symbols.len() == 1) else {
+            continue;
+        };
         let (Some(device), Some(symbol)) = (state.devices.first(), symbols.first()) else { continue };
         let (other, known) = by_symbol.entry((node, symbol)).or_insert((pod, device));
         if known != device {

@@ -109,12 +109,11 @@ impl Run<'_> {
     /// Tells the core what changed.
     fn feed(&mut self) {
         for ((kind, key), object) in self.world.changes() {
-            let deltas = match object {
-                Some(object) => self.converter.apply(&object),
-                None => {
-                    let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
-                    self.converter.remove(kind, namespace, name)
-                }
+            let deltas = if let Some(object) = object {
+                self.converter.apply(&object)
+            } else {
+                let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
+                self.converter.remove(kind, namespace, name)
             };
             for delta in deltas {
                 match &delta {
@@ -149,8 +148,15 @@ impl Run<'_> {
 
     /// The states of all pods as the objects say, by uid.
     fn states(&self) -> BTreeMap<String, PodState> {
-        let states = self.pods.iter();
-        states.map(|(uid, pod)| (uid.clone(), pods::state(pod, self.now, self.policy.stuck_after))).collect()
+        let one = |(uid, pod): (&String, &Pod)| {
+            let mut state = pods::state(pod, self.now, self.policy.stuck_after);
+            if state.node.is_none() && matches!(state.status, "Succeeded" | "Failed") {
+                // The core is not told where a pod was: it holds nothing there.
+                state.node = self.converter.pod_key(uid).and_then(|key| self.world.node_of(key)).map(str::to_owned);
+            }
+            (uid.clone(), state)
+        };
+        self.pods.iter().map(one).collect()
     }
 
     fn compare(&mut self, by_uid: &BTreeMap<String, PodState>, cycle: &Cycle) {
@@ -204,7 +210,10 @@ impl Run<'_> {
         }
         self.feed();
         let states = self.states();
-        let running = self.pods.values().filter(|pod| states.get(&pod.uid).is_some_and(|s| matches!(s.status, "Running" | "Bound")));
+        let running = self
+            .pods
+            .values()
+            .filter(|pod| states.get(&pod.uid).is_some_and(|s| matches!(s.status, "Running" | "Bound")));
         let groups: BTreeSet<String> = running.filter_map(|pod| pod.group.clone()).collect();
         self.world.groups_started(&groups, now);
         self.feed();
@@ -267,7 +276,8 @@ impl Names for CoreNames<'_> {
 
 fn decided(decision: &Decision, names: &CoreNames<'_>) -> String {
     let place = |placed: &Placed| {
-        let devices = if placed.devices.is_empty() { String::new() } else { format!(" [{}]", placed.devices.join(", ")) };
+        let devices =
+            if placed.devices.is_empty() { String::new() } else { format!(" [{}]", placed.devices.join(", ")) };
         format!("{} to {}{devices}", names.pod_key(placed.pod), names.node_name(placed.node))
     };
     match decision {
@@ -307,7 +317,8 @@ fn policy(scenario: &Scenario) -> Result<Policy, ScenarioError> {
     if scenario.kind == Kind::SingleAction {
         let known = scenario.actions.iter().map(|name| {
             let hint = "use allocate, consolidation, reclaim, preempt or stalegangeviction";
-            policy::action(name).ok_or_else(|| ScenarioError::field("action", format!("there is no action `{name}`"), hint))
+            policy::action(name)
+                .ok_or_else(|| ScenarioError::field("action", format!("there is no action `{name}`"), hint))
         });
         made.actions = known.collect::<Result<_, _>>()?;
     }

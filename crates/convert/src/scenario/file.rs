@@ -157,9 +157,12 @@ pub(super) struct NodeExpectation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Limits {
-    pub(super) max_binds: Option<usize>,
-    pub(super) max_evictions: Option<usize>,
-    pub(super) max_pipelines: Option<usize>,
+    #[serde(rename = "maxBinds")]
+    pub(super) binds: Option<usize>,
+    #[serde(rename = "maxEvictions")]
+    pub(super) evictions: Option<usize>,
+    #[serde(rename = "maxPipelines")]
+    pub(super) pipelines: Option<usize>,
 }
 
 /// A scenario.
@@ -260,7 +263,11 @@ impl Scenario {
         let actions: Vec<String> = match (written.kind, &written.action) {
             (Kind::SingleAction, Some(text)) => text.split(',').map(|action| action.trim().to_owned()).collect(),
             (Kind::SingleAction, None) => {
-                return Err(ScenarioError::field("action", "is missing", "name the actions of the cycle, such as `allocate`"));
+                return Err(ScenarioError::field(
+                    "action",
+                    "is missing",
+                    "name the actions of the cycle, such as `allocate`",
+                ));
             }
             (Kind::Rounds, _) => Vec::new(),
         };
@@ -298,9 +305,7 @@ fn qualified<T>(entries: BTreeMap<String, T>) -> BTreeMap<String, T> {
 
 /// Reads one part alone, for the sake of an error that names it.
 fn check_part(name: &str, part: &Value) -> Result<(), ScenarioError> {
-    let told = |error: serde_json::Error, field: String| {
-        ScenarioError::field(field, error, HINT)
-    };
+    let told = |error: serde_json::Error, field: String| ScenarioError::field(field, error, HINT);
     match (name, part) {
         ("expect", Value::Object(parts)) => {
             for (inner, part) in parts {

@@ -57,7 +57,9 @@ pub(super) fn in_cycle(states: &mut BTreeMap<String, PodState>, plan: &Plan, clu
     }
     for decision in &plan.decisions {
         match decision {
-            Decision::Bind(place) => drop(states.insert(cluster.pod_uid(place.pod).to_owned(), placed("Binding", place))),
+            Decision::Bind(place) => {
+                states.insert(cluster.pod_uid(place.pod).to_owned(), placed("Binding", place));
+            }
             Decision::Pipeline(place) => {
                 states.insert(cluster.pod_uid(place.pod).to_owned(), placed("Pipelined", place));
             }

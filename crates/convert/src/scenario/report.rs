@@ -42,14 +42,7 @@ impl CaseResult {
         let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
         let name = file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let failure = format!("{}: {error}{cause}", file.display());
-        Self {
-            file: file.display().to_string(),
-            name,
-            area,
-            passed: false,
-            failures: vec![failure],
-            log: Vec::new(),
-        }
+        Self { file: file.display().to_string(), name, area, passed: false, failures: vec![failure], log: Vec::new() }
     }
 }
 

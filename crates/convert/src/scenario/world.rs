@@ -16,6 +16,9 @@ const QUANTITY_MAPS: [&str; 6] = ["allocatable", "capacity", "requests", "limits
 /// An object's kind and `namespace/name`, or name where the kind has no namespaces.
 pub(super) type ObjectKey = (Kind, String);
 
+/// A device for a claim: the place of the request, and driver, pool and name of the device.
+pub(super) type Chosen = (usize, [String; 3]);
+
 /// Where a pod was bound.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
@@ -23,8 +26,8 @@ pub(super) struct Bound {
     pub(super) devices: Vec<String>,
     /// Amounts by zone name.
     pub(super) zones: Vec<(String, BTreeMap<String, i64>)>,
-    /// Claims that get devices: the claim's key, and for each device the request's place, driver, pool and name.
-    pub(super) claims: Vec<(String, Vec<(usize, [String; 3])>)>,
+    /// Claims that get devices, by their keys.
+    pub(super) claims: Vec<(String, Vec<Chosen>)>,
     /// Whether it has a part of a device.
     pub(super) shared: bool,
 }
@@ -53,7 +56,11 @@ impl World {
             };
             let key = key_of(&object);
             if key.1.is_empty() || key.1.ends_with('/') {
-                return Err(ScenarioError::field(format!("objects[{index}].metadata.name"), "is missing", "name the object"));
+                return Err(ScenarioError::field(
+                    format!("objects[{index}].metadata.name"),
+                    "is missing",
+                    "name the object",
+                ));
             }
             world.changed.insert(key.clone());
             if world.objects.insert(key.clone(), value).is_some() {
@@ -74,10 +81,17 @@ impl World {
         changed.into_iter().map(read).collect()
     }
 
+    /// The node that a pod's object names.
+    pub(super) fn node_of(&self, pod: &str) -> Option<&str> {
+        self.objects.get(&(Kind::Pod, pod.to_owned()))?.pointer("/spec/nodeName")?.as_str()
+    }
+
     /// Whether a group says when it started.
     pub(super) fn has_started(&self, group: &str) -> bool {
         let object = self.objects.get(&(Kind::PodGroup, group.to_owned()));
-        object.and_then(|object| object.pointer("/metadata/annotations")).is_some_and(|all| all.get(annotations::LAST_START).is_some())
+        object
+            .and_then(|object| object.pointer("/metadata/annotations"))
+            .is_some_and(|all| all.get(annotations::LAST_START).is_some())
     }
 
     /// Reservation pods follow the devices in use; no result depends on them, so they are left out once the world moves.
@@ -132,7 +146,11 @@ impl World {
                 [one] => set(value, &["metadata", "labels", labels::GPU_GROUP], json!(one)),
                 several => {
                     for group in several {
-                        set(value, &["metadata", "labels", &format!("{}{group}", labels::GPU_GROUP_PREFIX)], json!(group));
+                        set(
+                            value,
+                            &["metadata", "labels", &format!("{}{group}", labels::GPU_GROUP_PREFIX)],
+                            json!(group),
+                        );
                     }
                 }
             }
@@ -249,13 +267,18 @@ fn key_of(object: &Object) -> ObjectKey {
     let (namespace, name) = object.name();
     let namespaced = matches!(
         object.kind(),
-        Kind::Pod | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::ResourceClaim | Kind::PodGroup | Kind::BindRequest
+        Kind::Pod
+            | Kind::ConfigMap
+            | Kind::PersistentVolumeClaim
+            | Kind::ResourceClaim
+            | Kind::PodGroup
+            | Kind::BindRequest
     );
     let namespace = if namespace.is_empty() { "default" } else { namespace };
     (object.kind(), if namespaced { format!("{namespace}/{name}") } else { name.to_owned() })
 }
 
-fn allocation(claim: &Value, devices: &[(usize, [String; 3])], node: &str) -> Value {
+fn allocation(claim: &Value, devices: &[Chosen], node: &str) -> Value {
     let results: Vec<Value> = devices
         .iter()
         .map(|(place, [driver, pool, device])| {

@@ -17,6 +17,9 @@ use crate::scenario::file::ScenarioError;
 
 type Fields = Map<String, Value>;
 
+/// A pod: its name, its subgroup and what is said of it.
+type NamedPod<'a> = (String, Option<&'a str>, ShortPod);
+
 const HINT: &str = "the format is in tests/scenarios/README.md";
 
 /// The group of a job.
@@ -147,7 +150,7 @@ impl Job {
     }
 
     /// The pods: name, subgroup and what is said of each.
-    fn pods(&self) -> Result<Vec<(String, Option<&str>, ShortPod)>, ScenarioError> {
+    fn pods(&self) -> Result<Vec<NamedPod<'_>>, ScenarioError> {
         let parents: BTreeSet<&str> = self.subgroups.iter().filter_map(|(sub, _)| sub.parent.as_deref()).collect();
         let own = match (self.group.pods, self.group.each.len()) {
             (Some(count), _) => count,

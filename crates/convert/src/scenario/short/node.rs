@@ -67,9 +67,11 @@ impl ShortNode {
         if self.unschedulable {
             taints.push(json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}));
         }
-        Ok(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels},
+        Ok(
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("node-{name}"), "labels": labels},
             "spec": {"taints": taints, "unschedulable": self.unschedulable},
-            "status": {"allocatable": amounts.clone(), "capacity": amounts, "conditions": conditions}}))
+            "status": {"allocatable": amounts.clone(), "capacity": amounts, "conditions": conditions}}),
+        )
     }
 }
 

@@ -61,9 +61,7 @@ fn created(now: Timestamp, seconds: i64) -> String {
 
 impl ShortQueue {
     fn object(&self, name: &str, parent: &str, created: String) -> Value {
-        let resource = |quota: Option<f64>, usual: f64, limit: Option<f64>, weight: Option<f64>| {
-            json!({"quota": quota.unwrap_or(usual), "limit": limit.unwrap_or(-1.0), "overQuotaWeight": weight.unwrap_or(1.0)})
-        };
+        let resource = |quota: Option<f64>, usual: f64, limit: Option<f64>, weight: Option<f64>| json!({"quota": quota.unwrap_or(usual), "limit": limit.unwrap_or(-1.0), "overQuotaWeight": weight.unwrap_or(1.0)});
         let mut spec = json!({"displayName": name, "resources": {
             "gpu": resource(self.quota, 0.0, self.limit, self.weight),
             "cpu": resource(self.cpu_quota, -1.0, self.cpu_limit, None),

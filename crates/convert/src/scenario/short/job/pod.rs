@@ -157,8 +157,10 @@ impl ShortPod {
     fn spec(&self, owner: &Owner<'_>) -> Value {
         let scheduler = if owner.group.is_some() { objects::SCHEDULER } else { "default-scheduler" };
         let mut spec = json!({"schedulerName": scheduler, "containers": [self.container()]});
-        let volumes = self.volume_claims.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-        let volumes = volumes.chain(self.config_maps.iter().map(|name| json!({"name": name, "configMap": {"name": name}})));
+        let volumes =
+            self.volume_claims.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+        let volumes =
+            volumes.chain(self.config_maps.iter().map(|name| json!({"name": name, "configMap": {"name": name}})));
         let volumes: Vec<Value> = volumes.collect();
         let claims: Vec<Value> =
             self.claims.iter().map(|name| json!({"name": name, "resourceClaimName": name})).collect();
@@ -197,8 +199,11 @@ impl ShortPod {
             limits.insert(name, json!(text(count)));
         }
         let claims: Vec<Value> = self.claims.iter().map(|name| json!({"name": name})).collect();
-        let ports: Vec<Value> =
-            self.host_ports.iter().map(|port| json!({"containerPort": port, "hostPort": port, "protocol": "TCP"})).collect();
+        let ports: Vec<Value> = self
+            .host_ports
+            .iter()
+            .map(|port| json!({"containerPort": port, "hostPort": port, "protocol": "TCP"}))
+            .collect();
         json!({"name": "main", "image": "registry.k8s.io/pause:3.10", "ports": ports,
             "resources": {"requests": requests, "limits": limits, "claims": claims}})
     }
