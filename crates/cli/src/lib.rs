@@ -1,4 +1,4 @@
-//! The commands a user types: `up`, `crds`, `lab nodes`, `bench`.
+//! The commands a user types: `up`, `crds`, `lab nodes`, `scenario run`, `trace replay`, `bench`.
 //!
 //! Each command is a file; this one only reads the command line and turns errors into text and an exit code. Data goes to
 //! standard output, everything else to standard error.
@@ -9,6 +9,7 @@ mod kubeconfig;
 mod nodes;
 mod output;
 mod scenario;
+mod trace;
 mod up;
 
 use std::process::ExitCode;
@@ -39,6 +40,9 @@ enum Command {
     /// Clusters written down, with what the scheduler must decide.
     #[command(subcommand)]
     Scenario(Scenario),
+    /// Recorded inputs and plans of the scheduling core.
+    #[command(subcommand)]
+    Trace(Trace),
     /// Measure how fast kai is on this machine.
     #[command(subcommand)]
     Bench(Bench),
@@ -54,6 +58,12 @@ enum Lab {
 enum Scenario {
     /// Run scenario files and compare what is decided with what they expect.
     Run(scenario::Options),
+}
+
+#[derive(Debug, Subcommand)]
+enum Trace {
+    /// Plan again what was recorded and compare the plans byte for byte.
+    Replay(trace::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -82,6 +92,7 @@ pub fn run() -> ExitCode {
         Command::Scenario(Scenario::Run(options)) => {
             return scenario::run(&options).unwrap_or_else(|error| fail(&error));
         }
+        Command::Trace(Trace::Replay(options)) => return trace::run(&options).unwrap_or_else(|error| fail(&error)),
         Command::Lab(Lab::Nodes(options)) => block_on(nodes::run(options)),
         Command::Bench(Bench::Apiserver(options)) => block_on(bench::apiserver::run(options)),
         Command::Bench(Bench::Lab(options)) => bench::lab::run(&options),

@@ -17,7 +17,12 @@ fn check_gang(cycle: &Cycle<'_>, gang: &Gang<'_>) -> Vec<Violation> {
     let was_placed = |pod: &kai_core::delta::Pod| cycle.placements.get(pod.uid.as_str());
     let before = gang.count(|pod| cycle.standing(pod) == Standing::Placed);
     let after = gang.count(|pod| cycle.has_place(pod));
-    let bound = gang.count(|pod| cycle.stays(pod) || was_placed(pod).is_some_and(|placing| placing.bound));
+    // A pod that is moved was whole with the others when they were bound: to be apart for a while is what moving means.
+    let moved = |pod: &kai_core::delta::Pod| {
+        cycle.evictions.get(pod.uid.as_str()).is_some_and(|evicting| evicting.eviction.moved)
+    };
+    let bound =
+        gang.count(|pod| cycle.stays(pod) || moved(pod) || was_placed(pod).is_some_and(|placing| placing.bound));
     let gained = gang.count(|pod| cycle.standing(pod) == Standing::Pending && was_placed(pod).is_some());
     let bound_now = gang.count(|pod| was_placed(pod).is_some_and(|placing| placing.bound));
     let complain = |what: String| Violation { invariant: INVARIANT, object: gang.group.key.clone(), what };

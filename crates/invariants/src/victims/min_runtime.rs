@@ -26,10 +26,8 @@ pub fn check(cycle: &Cycle<'_>) -> Vec<Violation> {
         let elastic = gang.podsets.iter().zip(&used).any(|(podset, used)| *used > podset.min);
         let lost = gang.count(|pod| {
             let eviction = cycle.evictions.get(pod.uid.as_str()).map(|evicting| evicting.eviction);
-            // What is moved counts as lost only where not even surplus may be touched.
-            eviction.is_some_and(|eviction| {
-                matches!(eviction.action, Action::Reclaim | Action::Preempt) && !(elastic && eviction.moved)
-            })
+            // Each action has a minimum of its own. What is moved counts as lost only where not even surplus may be touched.
+            eviction.is_some_and(|eviction| eviction.action == evicting.eviction.action && !(elastic && eviction.moved))
         });
         let broken = |place: usize| lost[place] > 0 && used[place] - lost[place] < gang.podsets[place].min;
         let key = &evicting.group.key;

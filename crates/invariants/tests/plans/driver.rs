@@ -1,6 +1,6 @@
 //! Drives the core through cycles of a changing cluster and collects what is wrong.
 
-use kai_core::{Cluster, delta::Delta, policy::Policy, time::Time};
+use kai_core::{Cluster, delta::Delta, plan::Plan, policy::Policy, time::Time};
 use kai_invariants::{
     Cycle, Facts, Planner, Violation, check_all, determinism,
     echo::{World, echo},
@@ -29,12 +29,18 @@ impl Driver {
         self.cluster.apply(delta);
     }
 
-    /// Plans, checks the plan and the ledgers, and lets the world carry it out.
-    pub fn cycle(&mut self, policy: &Policy, now: Time) {
+    /// Plans, and says what the world makes of it.
+    pub fn plan(&mut self, policy: &Policy, now: Time) -> (Plan, Vec<Delta>) {
         let plan = PLANNER(&mut self.cluster, now, policy);
-        self.violations.extend(check_all(&self.facts, &self.cluster, &plan, policy, now));
         let (cycle, _) = Cycle::new(&self.facts, &self.cluster, &plan, policy, now);
         let deltas = echo(&cycle, World::Gradual);
+        (plan, deltas)
+    }
+
+    /// Plans, checks the plan and the ledgers, and lets the world carry it out.
+    pub fn cycle(&mut self, policy: &Policy, now: Time) {
+        let (plan, deltas) = self.plan(policy, now);
+        self.violations.extend(check_all(&self.facts, &self.cluster, &plan, policy, now));
         self.violations.extend(ledgers::check(&self.facts, &mut self.cluster, policy, now));
         for delta in deltas {
             self.apply(delta);

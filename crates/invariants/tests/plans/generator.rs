@@ -20,6 +20,8 @@ use proptest::{collection::vec, prelude::*};
 /// A random cluster, how to schedule it, and what happens to it.
 #[derive(Clone, Debug)]
 pub struct Case {
+    /// Below [`WILD`] only GPUs are scarce and few objects are odd: there is room for evictions.
+    pub style: u8,
     pub nodes: Vec<NodeSpec>,
     pub queues: Vec<QueueSpec>,
     pub groups: Vec<GroupSpec>,
@@ -27,6 +29,9 @@ pub struct Case {
     pub policy: PolicySpec,
     pub events: Vec<Event>,
 }
+
+/// From here on a style lets everything be scarce and odd.
+const WILD: u8 = 6;
 
 #[derive(Clone, Debug)]
 pub struct NodeSpec {
@@ -100,7 +105,7 @@ pub fn case() -> impl Strategy<Value = Case> {
         domain,
         quirk,
     });
-    let queue = (any::<u8>(), 0_u8..6, 0_u8..16, 0_u8..8, 0_u8..4, 0_u8..6, 0_u8..12, 0_u8..40);
+    let queue = (any::<u8>(), 0_u8..6, 0_u8..40, 0_u8..16, 0_u8..4, 0_u8..6, 0_u8..12, 0_u8..100);
     let queue = queue.prop_map(|(parent, quota, limit, cores, weight, priority, runtimes, quirk)| QueueSpec {
         parent,
         quota,
@@ -121,9 +126,17 @@ pub fn case() -> impl Strategy<Value = Case> {
     });
     let event = (0_u16..200, 0_u8..14, any::<u8>());
     let event = event.prop_map(|(seconds, kind, which)| Event { seconds, kind, which });
-    let parts =
-        (vec(node, 1..=4), vec(queue, 1..=5), vec(group(), 1..=7), vec(any::<u8>(), 0..3), policy, vec(event, 1..=4));
-    parts.prop_map(|(nodes, queues, groups, strangers, policy, events)| Case {
+    let parts = (
+        0_u8..10,
+        vec(node, 1..=4),
+        vec(queue, 1..=5),
+        vec(group(), 1..=8),
+        vec(any::<u8>(), 0..3),
+        policy,
+        vec(event, 1..=4),
+    );
+    parts.prop_map(|(style, nodes, queues, groups, strangers, policy, events)| Case {
+        style,
         nodes,
         queues,
         groups,
@@ -137,7 +150,7 @@ fn group() -> impl Strategy<Value = GroupSpec> {
     let pod = (0_u8..16, 0_u8..8, 0_u8..16, any::<u8>(), 0_u8..60);
     let pod = pod.prop_map(|(gpus, cores, state, node, quirk)| PodSpec { gpus, cores, state, node, quirk });
     let parts =
-        (any::<u8>(), 0_u8..5, 0_u8..5, 0_u8..10, vec(pod, 1..=4), 0_u8..8, 0_u8..14, 0_u8..16, any::<u8>(), 0_u8..40);
+        (any::<u8>(), 0_u8..8, 0_u8..5, 0_u8..12, vec(pod, 1..=4), 0_u8..8, 0_u8..24, 0_u8..16, any::<u8>(), 0_u8..60);
     parts.prop_map(|(queue, priority, min, shape, pods, state, where_to, clock, age, quirk)| GroupSpec {
         queue,
         priority,
@@ -155,6 +168,9 @@ fn group() -> impl Strategy<Value = GroupSpec> {
 impl Case {
     /// The objects, as deltas.
     pub fn deltas(&self) -> Vec<Delta> {
+        if self.style < WILD {
+            return Self { style: WILD, ..self.tamed() }.deltas();
+        }
         let nodes: Vec<Node> = self.nodes.iter().enumerate().map(|(place, spec)| node(place, spec)).collect();
         let mut room = Room::of(&nodes);
         let mut deltas: Vec<Delta> = nodes.into_iter().map(|node| Delta::Node(Box::new(node))).collect();
@@ -175,6 +191,29 @@ impl Case {
             deltas.push(Delta::Pod(Box::new(pod)));
         }
         deltas
+    }
+
+    /// The same case where only GPUs are scarce.
+    fn tamed(&self) -> Self {
+        let mut tame = self.clone();
+        for node in &mut tame.nodes {
+            (node.memory, node.cores, node.slots, node.quirk) = (0, 64, 50, 0);
+            node.gpus = node.gpus.max(1);
+        }
+        for queue in &mut tame.queues {
+            (queue.cores, queue.quirk) = (9, 0);
+            queue.quota = queue.quota.min(2);
+            queue.weight = queue.weight.max(1);
+        }
+        for group in &mut tame.groups {
+            group.quirk = if group.quirk < 45 { 6 } else { group.quirk };
+            group.where_to = if self.style < 2 { group.where_to } else { 20 };
+            for pod in &mut group.pods {
+                pod.gpus = [3, 3, 3, 3, 8, 10, 10, 13][usize::from(pod.gpus % 8)];
+                pod.quirk = 20;
+            }
+        }
+        tame
     }
 
     /// The queue of a group: mostly a leaf.
@@ -286,7 +325,7 @@ fn topology() -> Topology {
 fn group_and_pods(place: usize, spec: &GroupSpec, queue: String, room: &mut Room) -> (PodGroup, Vec<Pod>) {
     let key = format!("team/group-{place}");
     let mut group = sample::group(&key, &queue);
-    group.priority = [50, 50, 75, 100, 125][usize::from(spec.priority)];
+    group.priority = [50, 50, 50, 75, 75, 75, 100, 125][usize::from(spec.priority)];
     group.preemptible = group.priority < 100;
     group.created = Time(NOW.0 - 100_000 + 1000 * i64::from(spec.age % 16));
     let pods = u8::try_from(spec.pods.len()).expect("few pods");
@@ -330,7 +369,7 @@ fn group_and_pods(place: usize, spec: &GroupSpec, queue: String, room: &mut Room
     let mut made = Vec::new();
     for (index, one) in spec.pods.iter().enumerate() {
         // Most groups have equal pods.
-        let like = if spec.quirk >= 30 { one } else { &spec.pods[0] };
+        let like = if spec.quirk >= 45 { one } else { &spec.pods[0] };
         let mut pod = sample::pod(&format!("group-{place}-{index}"), &key, gpus(like.gpus));
         pod.created = group.created;
         pod.request.cpu = i64::from(like.cores) * 250;

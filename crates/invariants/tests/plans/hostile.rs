@@ -54,7 +54,9 @@ fn play(deltas: Vec<Delta>, now: Time, policy: &Policy) {
             PLANNER(&mut cluster, now, policy);
         }
     }
-    PLANNER(&mut cluster, now, policy);
+    let once = PLANNER(&mut cluster, now, policy);
+    let twice = PLANNER(&mut cluster, now, policy);
+    assert_eq!(once.decisions, twice.decisions, "the same question has the same answer");
     let later = Time(now.0.saturating_add(600_000));
     PLANNER(&mut cluster, later, policy);
 }

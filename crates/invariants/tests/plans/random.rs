@@ -4,7 +4,8 @@ use kai_core::{
     delta::{Delta, Phase},
     time::Time,
 };
-use kai_invariants::{Violation, sample::NOW};
+use kai_invariants::{Facts, Violation, sample::NOW};
+use kai_trace::{Error, Reader, Recorder, Report, replay};
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
 use crate::{
@@ -25,6 +26,13 @@ proptest! {
         let violations = violations(&case);
         prop_assert!(violations.is_empty(), "{}", in_lines(&violations));
     }
+
+    #[test]
+    fn what_was_recorded_replays_byte_for_byte(case in case()) {
+        let report = replayed(&case).expect("a whole trace");
+        prop_assert_eq!(report.cycles, case.events.len() as u64);
+        prop_assert_eq!(report.difference, None);
+    }
 }
 
 /// Everything that is wrong on the way through a case.
@@ -37,10 +45,31 @@ pub fn violations(case: &Case) -> Vec<Violation> {
     for event in &case.events {
         driver.cycle(&policy, now);
         now = Time(now.0 + 1000 * i64::from(event.seconds));
-        happen(event, now, &mut driver);
+        happening(event, now, &driver.facts).into_iter().for_each(|delta| driver.apply(delta));
     }
     driver.check_rest(&policy, now);
     driver.violations
+}
+
+/// Drives a case once more, recording it, and replays the trace.
+fn replayed(case: &Case) -> Result<Report, Error> {
+    let mut recorder = Recorder::new(Vec::new())?;
+    let mut driver = Driver::default();
+    let policy = case.policy();
+    let mut now = NOW;
+    let mut deltas = case.deltas();
+    for event in &case.events {
+        for delta in deltas {
+            recorder.delta(&delta)?;
+            driver.apply(delta);
+        }
+        let (plan, echoed) = driver.plan(&policy, now);
+        recorder.cycle(now, &policy, &plan)?;
+        now = Time(now.0 + 1000 * i64::from(event.seconds));
+        deltas = echoed;
+        deltas.extend(happening(event, now, &driver.facts));
+    }
+    replay(Reader::new(recorder.finish()?.as_slice())?)
 }
 
 fn in_lines(violations: &[Violation]) -> String {
@@ -48,15 +77,14 @@ fn in_lines(violations: &[Violation]) -> String {
 }
 
 /// What nobody planned.
-pub fn happen(event: &Event, now: Time, driver: &mut Driver) {
-    let which = usize::from(event.which);
-    fn pick<T: Clone>(mut items: impl Iterator<Item = T> + Clone, which: usize) -> Option<T> {
-        let count = items.clone().count();
-        items.nth(which % count.max(1))
+pub fn happening(event: &Event, now: Time, facts: &Facts) -> Option<Delta> {
+    fn pick<T>(items: impl ExactSizeIterator<Item = T>, which: u8) -> Option<T> {
+        let count = items.len().max(1);
+        items.into_iter().nth(usize::from(which) % count)
     }
-    let pod = pick(driver.facts.pods.values(), which).cloned();
-    let delta = match event.kind {
-        0 => pick(driver.facts.nodes.keys(), which).map(|name| Delta::NodeGone(name.clone())),
+    let pod = pick(facts.pods.values(), event.which).cloned();
+    match event.kind {
+        0 => pick(facts.nodes.keys(), event.which).map(|name| Delta::NodeGone(name.clone())),
         1 => pod.map(|pod| Delta::PodGone(pod.uid)),
         2 => pod.filter(|pod| pod.phase == Phase::Running).map(|mut pod| {
             pod.phase = Phase::Succeeded;
@@ -66,16 +94,13 @@ pub fn happen(event: &Event, now: Time, driver: &mut Driver) {
             pod.deleted = Some(now);
             Delta::Pod(Box::new(pod))
         }),
-        4 => pick(driver.facts.groups.keys(), which).map(|key| Delta::PodGroupGone(key.clone())),
-        5 => pick(driver.facts.queues.keys(), which).map(|name| Delta::QueueGone(name.clone())),
-        6 => pick(driver.facts.nodes.values(), which).cloned().map(|mut node| {
+        4 => pick(facts.groups.keys(), event.which).map(|key| Delta::PodGroupGone(key.clone())),
+        5 => pick(facts.queues.keys(), event.which).map(|name| Delta::QueueGone(name.clone())),
+        6 => pick(facts.nodes.values(), event.which).cloned().map(|mut node| {
             node.unavailable.clear();
             node.gpus.count += 1;
             Delta::Node(Box::new(node))
         }),
         _ => None,
-    };
-    if let Some(delta) = delta {
-        driver.apply(delta);
     }
 }
