@@ -18,6 +18,7 @@ mod min_runtime;
 mod order;
 mod placement;
 mod preempt;
+mod promise;
 mod queue_key;
 mod ranking;
 mod reclaim;
@@ -45,7 +46,7 @@ use crate::{
     cluster::{Cluster, group::Group, status::Status},
     constraints::census::Census,
     fair_share::{Division, Entry},
-    ids::{GroupId, QueueId},
+    ids::{ClassId, GroupId, NodeId, QueueId},
     journal::Bookmark,
     plan::{Cause, Plan, SubGroupShortage},
     policy::{Action, Policy},
@@ -85,6 +86,8 @@ pub struct Memory {
     trees: crate::topology::Trees,
     division: Division,
     census: Census,
+    /// What the last cycle promised.
+    promises: Vec<promise::Promise>,
 }
 
 /// A cycle under way.
@@ -105,6 +108,8 @@ struct Cycle<'a> {
     promised: FxHashMap<QueueId, victims::Promised>,
     /// Groups that lost what this cycle had promised them, and to whom.
     withdrawn: FxHashMap<GroupId, GroupId>,
+    /// Nodes that the last cycle promised to pods of a group and class.
+    kept: FxHashMap<(GroupId, ClassId), Vec<NodeId>>,
     /// Who is where, for rules between pods; `None` while nobody has such rules.
     census: Option<Census>,
     /// GPUs that are or will be free, and when that was counted.
@@ -132,6 +137,7 @@ impl<'a> Cycle<'a> {
             refusals: BTreeMap::new(),
             promised: FxHashMap::default(),
             withdrawn: FxHashMap::default(),
+            kept: FxHashMap::default(),
             census: None,
             free_gpus: None,
         };

@@ -15,8 +15,18 @@ use crate::{
 impl Cycle<'_> {
     pub(super) fn allocate(&mut self) {
         let mut order = self.waiting_order(Action::Allocate);
+        for group in self.keep_promises() {
+            if self.has_turn(group, Action::Allocate) {
+                let steps = self.tasks().to_place(group);
+                // What cannot be kept is no refusal yet: the group's own turn comes.
+                let _ = self.serve(group, &steps);
+            }
+        }
         let mut refused: Refused = FxHashMap::default();
-        while let Some(group) = order.pop(&self.view(), &|_| false) {
+        while let Some(group) = {
+            let cluster = &*self.cluster;
+            order.pop(&self.view(), &|group| !is_waiting(cluster, group))
+        } {
             let steps = self.tasks().to_place(group);
             if steps.is_empty() {
                 continue;
@@ -28,11 +38,8 @@ impl Cycle<'_> {
                 self.refuse(group, Cause::SameAs(*first));
                 continue;
             }
-            let fresh = self.group(group).active_allocated() == 0;
-            match self.place_group(group, &steps, Mode::Now) {
+            match self.serve(group, &steps) {
                 Ok(()) => {
-                    self.wait_together(group, &steps);
-                    self.commit_placement(group, &steps, fresh);
                     if is_waiting(self.cluster, group) {
                         order.push(&self.view(), group);
                     }
@@ -45,6 +52,18 @@ impl Cycle<'_> {
                 }
             }
         }
+    }
+
+    /// Places the next step of a group and writes it down, or says why not.
+    fn serve(&mut self, group: GroupId, steps: &Steps) -> Result<(), Cause> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let fresh = self.group(group).active_allocated() == 0;
+        self.place_group(group, steps, Mode::Now)?;
+        self.wait_together(group, steps);
+        self.commit_placement(group, steps, fresh);
+        Ok(())
     }
 
     /// Writes down that a step was placed.

@@ -26,7 +26,7 @@ impl Cycle<'_> {
         let mut refused: Refused = FxHashMap::default();
         let queues: Vec<QueueId> = (0..self.cluster.queues.len())
             .map(QueueId::of)
-            .filter(|queue| !self.cluster.queues[queue.index()].running_groups.is_empty())
+            .filter(|queue| self.may_have_victims(*queue))
             .collect();
         while let Some(group) = order.pop(&self.view(), &|_| false) {
             let steps = self.tasks().to_place(group);

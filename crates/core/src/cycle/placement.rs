@@ -95,6 +95,9 @@ impl Cycle<'_> {
         if let Some(place) = nominated.and_then(|node| self.place_on(pod, node, mode)) {
             return Some(place);
         }
+        if let Some(place) = self.choose_promised(pod, ranking, mode) {
+            return Some(place);
+        }
         if self.census.as_ref().is_some_and(|census| census.minds_nodes(self.cluster, pod)) {
             return self.choose_preferred(pod, ranking, mode);
         }
@@ -127,6 +130,22 @@ impl Cycle<'_> {
         nodes.sort_unstable();
         self.plan.stats.nodes_examined += nodes.len() as u64;
         nodes.into_iter().find_map(|(_, _, node)| self.place_on(pod, node, mode))
+    }
+
+    /// The place that the last cycle promised to the group, if it still does.
+    fn choose_promised(&mut self, pod: PodId, ranking: &Ranking, mode: Mode) -> Option<Place> {
+        let described = &self.cluster.pods[pod.index()];
+        let key = (described.group?, described.class);
+        let nodes = self.kept.get(&key)?.clone();
+        let (index, place) = nodes.iter().enumerate().find_map(|(index, node)| {
+            let fits = ranking.contains(*node);
+            let place = if fits { self.place_on(pod, *node, mode) } else { None };
+            place.map(|place| (index, place))
+        })?;
+        if let Some(nodes) = self.kept.get_mut(&key) {
+            nodes.remove(index);
+        }
+        Some(place)
     }
 
     fn nominated(&self, pod: PodId) -> Option<NodeId> {
@@ -226,7 +245,7 @@ impl Cycle<'_> {
             .filter(|device| device.staying() > 0 && device.staying() + units <= capacity)
             .map(|device| {
                 let used = device.used + device.promised;
-                (used, self.cluster.word(device.name), device.name, device.used + units <= capacity)
+                (used, self.cluster.word(device.name), device.name, device.takes_now(units, capacity))
             })
             .collect();
         let whole = usize::try_from(node.future.fixed[fixed::GPU]).unwrap_or(0);

@@ -65,7 +65,7 @@ impl Cycle<'_> {
         let Some(reclaimer) = self.group(group).queue else { return refuse(VictimRefusal::NoCandidates) };
         let queues: Vec<QueueId> = (0..self.cluster.queues.len())
             .map(QueueId::of)
-            .filter(|queue| *queue != reclaimer && !self.cluster.queues[queue.index()].running_groups.is_empty())
+            .filter(|queue| *queue != reclaimer && self.may_have_victims(*queue))
             .filter(|queue| self.may_give(reclaimer, *queue, request))
             .collect();
         if queues.is_empty() {

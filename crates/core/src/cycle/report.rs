@@ -13,6 +13,7 @@ impl Cycle<'_> {
     /// The plan, with a reason for every group that still waits, by name.
     pub(super) fn report(mut self) -> Plan {
         self.drop_withdrawn();
+        self.remember_promises();
         self.explain_gated();
         let mut reasons: Vec<GroupRefusal> = std::mem::take(&mut self.refusals)
             .into_iter()

@@ -133,6 +133,12 @@ impl Cycle<'_> {
         order
     }
 
+    /// Whether a queue has groups to take from. What runs in a queue that cannot be used is left alone: it could never come back.
+    pub(super) fn may_have_victims(&self, queue: QueueId) -> bool {
+        let described = &self.cluster.queues[queue.index()];
+        described.is_usable_leaf() && (!described.running_groups.is_empty() || self.promised.contains_key(&queue))
+    }
+
     /// The groups of a queue that may be evicted, and from where on some have something left.
     pub(super) fn roster(&mut self, queue: QueueId) -> (Arc<[GroupId]>, usize) {
         let described = &self.cluster.queues[queue.index()];
