@@ -108,8 +108,8 @@ struct Cycle<'a> {
     promised: FxHashMap<QueueId, victims::Promised>,
     /// Groups that lost what this cycle had promised them, and to whom.
     withdrawn: FxHashMap<GroupId, GroupId>,
-    /// Nodes that the last cycle promised to pods of a group and class.
-    kept: FxHashMap<(GroupId, ClassId), Vec<NodeId>>,
+    /// The places that were promised to the group being served, while it is served there.
+    kept: Vec<(ClassId, NodeId)>,
     /// Who is where, for rules between pods; `None` while nobody has such rules.
     census: Option<Census>,
     /// GPUs that are or will be free, and when that was counted.
@@ -137,7 +137,7 @@ impl<'a> Cycle<'a> {
             refusals: BTreeMap::new(),
             promised: FxHashMap::default(),
             withdrawn: FxHashMap::default(),
-            kept: FxHashMap::default(),
+            kept: Vec::new(),
             census: None,
             free_gpus: None,
         };

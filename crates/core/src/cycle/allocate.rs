@@ -15,13 +15,7 @@ use crate::{
 impl Cycle<'_> {
     pub(super) fn allocate(&mut self) {
         let mut order = self.waiting_order(Action::Allocate);
-        for group in self.keep_promises() {
-            if self.has_turn(group, Action::Allocate) {
-                let steps = self.tasks().to_place(group);
-                // What cannot be kept is no refusal yet: the group's own turn comes.
-                let _ = self.serve(group, &steps);
-            }
-        }
+        self.keep_promises();
         let mut refused: Refused = FxHashMap::default();
         while let Some(group) = {
             let cluster = &*self.cluster;
@@ -55,7 +49,7 @@ impl Cycle<'_> {
     }
 
     /// Places the next step of a group and writes it down, or says why not.
-    fn serve(&mut self, group: GroupId, steps: &Steps) -> Result<(), Cause> {
+    pub(super) fn serve(&mut self, group: GroupId, steps: &Steps) -> Result<(), Cause> {
         if steps.is_empty() {
             return Ok(());
         }

@@ -24,10 +24,8 @@ impl Cycle<'_> {
         }
         let mut order = self.waiting_order(Action::Consolidation);
         let mut refused: Refused = FxHashMap::default();
-        let queues: Vec<QueueId> = (0..self.cluster.queues.len())
-            .map(QueueId::of)
-            .filter(|queue| self.may_have_victims(*queue))
-            .collect();
+        let queues: Vec<QueueId> =
+            (0..self.cluster.queues.len()).map(QueueId::of).filter(|queue| self.may_have_victims(*queue)).collect();
         while let Some(group) = order.pop(&self.view(), &|_| false) {
             let steps = self.tasks().to_place(group);
             if steps.is_empty() {

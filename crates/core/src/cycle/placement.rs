@@ -132,20 +132,20 @@ impl Cycle<'_> {
         nodes.into_iter().find_map(|(_, _, node)| self.place_on(pod, node, mode))
     }
 
-    /// The place that the last cycle promised to the group, if it still does.
+    /// The place that the last cycle promised to the group that is being served there.
     fn choose_promised(&mut self, pod: PodId, ranking: &Ranking, mode: Mode) -> Option<Place> {
-        let described = &self.cluster.pods[pod.index()];
-        let key = (described.group?, described.class);
-        let nodes = self.kept.get(&key)?.clone();
-        let (index, place) = nodes.iter().enumerate().find_map(|(index, node)| {
-            let fits = ranking.contains(*node);
-            let place = if fits { self.place_on(pod, *node, mode) } else { None };
-            place.map(|place| (index, place))
-        })?;
-        if let Some(nodes) = self.kept.get_mut(&key) {
-            nodes.remove(index);
+        let class = self.cluster.pods[pod.index()].class;
+        for index in 0..self.kept.len() {
+            let (of, node) = self.kept[index];
+            if of == class
+                && ranking.contains(node)
+                && let Some(place) = self.place_on(pod, node, mode)
+            {
+                self.kept.remove(index);
+                return Some(place);
+            }
         }
-        Some(place)
+        None
     }
 
     fn nominated(&self, pod: PodId) -> Option<NodeId> {

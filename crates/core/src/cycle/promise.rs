@@ -1,4 +1,4 @@
-//! Promises: what the last cycle pipelined is served first, where it was promised.
+//! Promises: what the last cycle pipelined is served first, and if it fits nowhere else where it was promised.
 //!
 //! Without this, whoever comes first in the order of serving takes what was freed for another, who has somebody evicted again: two groups
 //! could take turns for ever. A promise is kept as long as each cycle can renew it; a cycle that cannot forgets it.
@@ -7,6 +7,7 @@ use crate::{
     cycle::Cycle,
     ids::{ClassId, GroupId, NodeId},
     plan::Decision,
+    policy::Action,
 };
 
 /// What a group was promised.
@@ -19,20 +20,21 @@ pub struct Promise {
 }
 
 impl Cycle<'_> {
-    /// The groups that were promised places and still wait, in the order of the promises; their places are kept for them.
-    pub(super) fn keep_promises(&mut self) -> Vec<GroupId> {
-        let promises = std::mem::take(&mut self.cluster.memory.promises);
-        let mut groups = Vec::new();
-        for promise in promises {
+    /// Serves the groups that were promised places and still wait, in the order of the promises.
+    pub(super) fn keep_promises(&mut self) {
+        for promise in std::mem::take(&mut self.cluster.memory.promises) {
             let same = self.cluster.groups.get(promise.group.index()).is_some_and(|group| group.key == promise.key);
-            if same {
-                for (class, node) in promise.places {
-                    self.kept.entry((promise.group, class)).or_default().push(node);
-                }
-                groups.push(promise.group);
+            if !same || !self.has_turn(promise.group, Action::Allocate) {
+                continue;
+            }
+            let steps = self.tasks().to_place(promise.group);
+            if self.serve(promise.group, &steps).is_err() {
+                self.kept = promise.places;
+                // What cannot be kept is no refusal yet: the group's own turn comes.
+                let _ = self.serve(promise.group, &steps);
+                self.kept.clear();
             }
         }
-        groups
     }
 
     /// Remembers what this cycle promises.
