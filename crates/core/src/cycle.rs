@@ -99,6 +99,10 @@ struct Cycle<'a> {
     plan: Plan,
     /// Why groups wait, as found out so far.
     refusals: BTreeMap<GroupId, Vec<Cause>>,
+    /// By queue: preemptible groups that had nothing before this cycle and got something in it.
+    promised: FxHashMap<QueueId, victims::Promised>,
+    /// Groups that lost what this cycle had promised them, and to whom.
+    withdrawn: FxHashMap<GroupId, GroupId>,
     /// GPUs that are or will be free, and when that was counted.
     free_gpus: Option<(Bookmark, i128)>,
 }
@@ -122,6 +126,8 @@ impl<'a> Cycle<'a> {
             largest_gpu: memories.map(|(_, most)| most),
             plan: Plan::default(),
             refusals: BTreeMap::new(),
+            promised: FxHashMap::default(),
+            withdrawn: FxHashMap::default(),
             free_gpus: None,
         };
         cycle.refill_rosters();
@@ -201,6 +207,13 @@ impl<'a> Cycle<'a> {
 
     fn group(&self, group: GroupId) -> &Group {
         &self.cluster.groups[group.index()]
+    }
+
+    /// Notes that a group got something: in this cycle it may have to give it back.
+    fn note_promise(&mut self, id: GroupId) {
+        let group = &self.cluster.groups[id.index()];
+        let Some(queue) = group.queue.filter(|_| group.preemptible && group.running_place == u32::MAX) else { return };
+        self.promised.entry(queue).or_default().push(id);
     }
 
     /// Notes why a group waits.

@@ -71,9 +71,13 @@ impl Cluster {
         self.log.entries.push(Undo::Assign(pod, before));
     }
 
-    /// Evicts a pod, virtually: what it holds will be free.
+    /// Evicts a pod, virtually: what it holds will be free. What this cycle gave or promised it is withdrawn: it waits again.
     pub fn evict(&mut self, pod: PodId) {
-        let place = self.pods[pod.index()].place.with(Status::Releasing);
+        let current = &self.pods[pod.index()];
+        let place = match current.place.status {
+            Status::Allocated | Status::Pipelined => Place::nowhere(Status::Pending),
+            _ => current.place.with(Status::Releasing),
+        };
         self.assign(pod, place);
     }
 

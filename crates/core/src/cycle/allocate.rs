@@ -49,6 +49,7 @@ impl Cycle<'_> {
 
     /// Writes down that a step was placed.
     fn commit_placement(&mut self, group: GroupId, steps: &Steps, fresh: bool) {
+        self.note_promise(group);
         let mut all_now = true;
         for pod in pods_of(steps) {
             let placed = self.placed(pod);

@@ -186,8 +186,7 @@ impl ServingOrder {
         let key = group.map(|group| {
             let tasks = view.tasks();
             let request = tasks.cost(&tasks.to_place(group), view.smallest_gpu);
-            let allocated = view.cluster.queues[queue.index()].sum.allocated;
-            QueueKey::new(view.cluster, queue, &allocated, &allocated.plus(&request), &view.total)
+            QueueKey::serving(view.cluster, queue, &request, &view.total)
         });
         let head = Head { group, key, version };
         self.heads[queue.index()] = Some(head);

@@ -59,17 +59,32 @@ impl Ratio {
 }
 
 impl QueueKey {
-    /// The answers for a queue that has `allocated` and would have `with_head` with its head, in a cluster with `total`.
+    /// The answers for a queue with `request` at its head, in a cluster with `total`.
     #[must_use]
-    pub fn new(cluster: &Cluster, id: QueueId, allocated: &Shares, with_head: &Shares, total: &Shares) -> Self {
+    pub fn serving(cluster: &Cluster, id: QueueId, request: &Shares, total: &Shares) -> Self {
+        let with_head = cluster.queues[id.index()].sum.allocated.plus(request);
+        Self::new(cluster, id, &with_head, total, &with_head, request)
+    }
+
+    /// The answers for a queue of which `taken` was and would be taken, in a cluster with `total`. Nobody is served, so quota and use are
+    /// those of what it has.
+    #[must_use]
+    pub fn taking(cluster: &Cluster, id: QueueId, taken: &Shares, total: &Shares) -> Self {
+        let allocated = cluster.queues[id.index()].sum.allocated;
+        let mut without = allocated;
+        without.subtract(taken);
+        Self::new(cluster, id, &without, total, &allocated, &allocated)
+    }
+
+    fn new(cluster: &Cluster, id: QueueId, with_head: &Shares, total: &Shares, judged: &Shares, used: &Shares) -> Self {
         let queue = &cluster.queues[id.index()];
+        let allocated = &queue.sum.allocated;
         let allocatable = allocatable(cluster, id);
         let over_utilised = (0..3).all(|resource| queue.fair_share.0[resource] < allocated.0[resource]);
-        let uses_nothing = (0..3)
-            .any(|resource| allocatable[resource] == Some(0) && with_head.0[resource] > allocated.0[resource].max(0));
+        let uses_nothing = (0..3).any(|resource| allocatable[resource] == Some(0) && used.0[resource] > 0);
         Self {
             over_utilised,
-            beyond_quota: !within(with_head, &quotas(cluster, id)),
+            beyond_quota: !within(judged, &quotas(cluster, id)),
             priority: queue.priority,
             uses_nothing,
             share_with_head: dominant(with_head, &allocatable, total),

@@ -1,15 +1,18 @@
 //! The end of a cycle: why the rest waits.
 
+use rustc_hash::FxHashSet;
+
 use crate::{
     cluster::status::Status,
     cycle::Cycle,
-    ids::GroupId,
-    plan::{Cause, GroupRefusal, Plan},
+    ids::{GroupId, PodId},
+    plan::{Cause, Decision, GroupRefusal, Placed, Plan},
 };
 
 impl Cycle<'_> {
     /// The plan, with a reason for every group that still waits, by name.
     pub(super) fn report(mut self) -> Plan {
+        self.drop_withdrawn();
         self.explain_gated();
         let mut reasons: Vec<GroupRefusal> = std::mem::take(&mut self.refusals)
             .into_iter()
@@ -20,6 +23,38 @@ impl Cycle<'_> {
         self.plan.reasons = reasons;
         self.plan.verdicts = self.cluster.verdicts();
         self.plan
+    }
+
+    /// What was promised and then withdrawn is not told, and victims are told for whom they leave in the end.
+    fn drop_withdrawn(&mut self) {
+        if self.withdrawn.is_empty() {
+            return;
+        }
+        let mut decisions = std::mem::take(&mut self.plan.decisions);
+        let mut told: FxHashSet<PodId> = FxHashSet::default();
+        decisions.reverse();
+        decisions.retain(|decision| match decision {
+            Decision::Bind(placed) => self.holds(placed, Status::Allocated) && told.insert(placed.pod),
+            Decision::Pipeline(placed) => self.holds(placed, Status::Pipelined) && told.insert(placed.pod),
+            Decision::Started { group, .. } => self.group(*group).active_allocated() > 0,
+            Decision::Evict(_) | Decision::Stale { .. } => true,
+        });
+        decisions.reverse();
+        for decision in &mut decisions {
+            if let Decision::Evict(eviction) = decision {
+                let lost = |group: &GroupId| self.group(*group).active_allocated() == 0;
+                let heir = |group: &GroupId| self.withdrawn.get(group).copied().filter(|_| lost(group));
+                // Nobody is withdrawn for more groups than there are.
+                let heirs = std::iter::successors(eviction.beneficiary, heir).take(self.withdrawn.len() + 1);
+                eviction.beneficiary = heirs.last();
+            }
+        }
+        self.plan.decisions = decisions;
+    }
+
+    fn holds(&self, placed: &Placed, status: Status) -> bool {
+        let place = &self.cluster.pods[placed.pod.index()].place;
+        place.status == status && place.node == Some(placed.node)
     }
 
     /// Groups of which every waiting pod is gated never had a turn: they are told so.

@@ -21,10 +21,12 @@ use crate::{
 /// How a scenario came out.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Victims without a place, in the order in which they were taken.
+    /// Victims without a place, in the order in which they were taken; among them pods that only lost a promise.
     pub evicted: Vec<(GroupId, PodId)>,
     /// Victims with another place.
     pub moved: Vec<(GroupId, PodId)>,
+    /// Pods of victims that were waiting, or had only a promise, and are promised a place now.
+    pub promised: Vec<PodId>,
 }
 
 impl Cycle<'_> {
@@ -45,13 +47,21 @@ impl Cycle<'_> {
         let mut outcome = Outcome::default();
         for batch in batches {
             for pod in &batch.pods {
-                if self.cluster.pods[pod.index()].is_evicted() {
+                if self.cluster.is_waiting(*pod) {
                     outcome.evicted.push((batch.group, *pod));
                 } else if self.cluster.leaving.contains_key(pod) {
                     outcome.moved.push((batch.group, *pod));
                 }
             }
         }
+        let mut promised: Vec<PodId> = self.cluster.touched_since(checkpoint).collect();
+        promised.retain(|pod| {
+            let pod = &self.cluster.pods[pod.index()];
+            pod.fact == Status::Pending && pod.place.status == Status::Pipelined && pod.group != Some(beneficiary)
+        });
+        promised.sort_unstable();
+        promised.dedup();
+        outcome.promised = promised;
         Some(outcome)
     }
 
@@ -92,7 +102,7 @@ impl Cycle<'_> {
                     return false;
                 }
                 left -= 1;
-            } else if placed && self.has_evicted(group) {
+            } else if placed && self.has_lost(group) {
                 again.push_all(&self.view(), vec![group]);
             } else {
                 left -= 1;
@@ -101,10 +111,12 @@ impl Cycle<'_> {
         true
     }
 
-    /// Whether a group still has evicted pods without a place.
-    fn has_evicted(&self, group: GroupId) -> bool {
-        let mut pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
-        pods.any(|pod| self.cluster.pods[pod.index()].is_evicted())
+    /// Whether a group still has evicted pods without a place, or had only promises and lacks some.
+    fn has_lost(&self, group: GroupId) -> bool {
+        let described = self.group(group);
+        let promised = described.running_place == u32::MAX;
+        let mut pods = described.podsets.iter().flat_map(|podset| &podset.pods);
+        pods.any(|pod| self.cluster.pods[pod.index()].is_evicted() || (promised && self.cluster.is_waiting(*pod)))
     }
 
     /// Victims that were given another place though their own is still free stay where they are.

@@ -17,8 +17,9 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{
+    cluster::status::Status,
     cycle::{Cycle, order::ServingOrder, room::Room, scenario::Outcome, tasks::Steps, victims::Batch},
-    ids::{GroupId, NodeId, QueueId},
+    ids::{GroupId, NodeId, PodId, QueueId},
     plan::{Decision, Eviction, VictimRefusal},
     policy::Action,
 };
@@ -183,6 +184,10 @@ impl Cycle<'_> {
         let ours = self.group(search.beneficiary).queue;
         for (victims, moved) in [(&outcome.evicted, false), (&outcome.moved, true)] {
             for (group, pod) in victims {
+                if self.cluster.pods[pod.index()].fact == Status::Pending {
+                    self.withdrawn.insert(*group, search.beneficiary);
+                    continue;
+                }
                 let queues = ours.zip(self.group(*group).queue).and_then(|(a, b)| self.cluster.leveled(a, b));
                 self.plan.decisions.push(Decision::Evict(Eviction {
                     pod: *pod,
@@ -197,8 +202,11 @@ impl Cycle<'_> {
                 }
             }
         }
-        let placed = super::gang::pods_of(search.steps).chain(outcome.moved.iter().map(|(_, pod)| *pod));
-        let placed: Vec<_> = placed.map(|pod| self.placed(pod)).collect();
+        self.note_promise(search.beneficiary);
+        let mut placed: Vec<PodId> = super::gang::pods_of(search.steps).collect();
+        placed.extend(outcome.moved.iter().map(|(_, pod)| *pod));
+        placed.extend(&outcome.promised);
+        let placed: Vec<_> = placed.into_iter().map(|pod| self.placed(pod)).collect();
         self.plan.decisions.extend(placed.into_iter().map(Decision::Pipeline));
     }
 }

@@ -131,7 +131,12 @@ impl Tasks<'_> {
         let satisfied = children.iter().filter(|child| self.child_satisfied(group, **child)).count();
         let missing = threshold(described).saturating_sub(satisfied);
         if missing > 0 {
-            let ready = |child: &&Child| self.child_holds(group, **child, &PodSet::ready, 0);
+            // Pods that this cycle evicted can be counted on as well.
+            let obtainable = |podset: &PodSet| {
+                let waiting = podset.pods.iter().filter(|pod| self.cluster.is_waiting(**pod)).count();
+                podset.active_allocated() + u32::try_from(waiting).unwrap_or(u32::MAX)
+            };
+            let ready = |child: &&Child| self.child_holds(group, **child, &obtainable, 0);
             let open = children.iter().filter(|child| !self.child_satisfied(group, **child));
             for child in open.filter(ready).take(missing) {
                 self.collect_child(group, *child, steps, depth);
@@ -273,11 +278,15 @@ impl Tasks<'_> {
 /// How deep trees of subgroups are followed.
 const DEEPEST: usize = 64;
 
-/// Whether a pod holds a place that can be taken from it: it did so before this cycle and does not leave.
+/// Whether a pod has a place that can be taken from it: it holds one and does not leave, or this cycle gave or promised it one.
 #[must_use]
 pub fn is_evictable(cluster: &Cluster, pod: PodId) -> bool {
     let pod = &cluster.pods[pod.index()];
-    matches!(pod.place.status, Status::Binding | Status::Bound | Status::Running)
+    match pod.place.status {
+        Status::Binding | Status::Bound | Status::Running => true,
+        Status::Allocated | Status::Pipelined => pod.fact == Status::Pending,
+        _ => false,
+    }
 }
 
 /// How many parts of a set must be satisfied.

@@ -53,10 +53,48 @@ pub struct TakingOrder {
 
 #[derive(Debug)]
 struct Leaf {
-    groups: Arc<[GroupId]>,
-    next: usize,
+    /// Groups that have given nothing yet: those that ran before this cycle, and those that were given or promised places in it.
+    fresh: [List; 2],
     /// Groups that have given and can give more, the next last.
     again: Vec<Giver>,
+}
+
+/// Groups in the order in which they would give.
+#[derive(Clone, Debug, Default)]
+struct List {
+    groups: Arc<[GroupId]>,
+    next: usize,
+}
+
+impl List {
+    fn head(&self) -> Option<GroupId> {
+        self.groups.get(self.next).copied()
+    }
+}
+
+/// Groups of a queue that had nothing before this cycle and were given or promised places in it.
+#[derive(Debug, Default)]
+pub struct Promised {
+    groups: Vec<GroupId>,
+    /// The same in the order in which they would give.
+    sorted: Arc<[GroupId]>,
+}
+
+impl Promised {
+    /// Adds a group; the same may be added again.
+    pub fn push(&mut self, group: GroupId) {
+        if self.groups.last() != Some(&group) {
+            self.groups.push(group);
+        }
+    }
+}
+
+/// Who gives next in a leaf.
+enum Next {
+    /// The head of one of the lists.
+    Fresh(usize, GroupId),
+    /// The last of those that have given.
+    Again,
 }
 
 /// A group that gives.
@@ -80,8 +118,9 @@ impl Cycle<'_> {
         };
         for queue in queues {
             let (groups, next) = self.roster(*queue);
+            let promised = List { groups: self.promised_groups(*queue), next: 0 };
             order.leaf_of[queue.index()] = u32::try_from(order.leaves.len()).unwrap_or(u32::MAX);
-            order.leaves.push(Leaf { groups, next, again: Vec::new() });
+            order.leaves.push(Leaf { fresh: [List { groups, next }, promised], again: Vec::new() });
             for ancestor in self.cluster.chain(*queue) {
                 if std::mem::replace(&mut order.listed[ancestor.index()], true) {
                     break;
@@ -115,6 +154,19 @@ impl Cycle<'_> {
         result
     }
 
+    fn promised_groups(&mut self, queue: QueueId) -> Arc<[GroupId]> {
+        let Some(mut promised) = self.promised.remove(&queue) else { return Arc::default() };
+        if promised.sorted.len() != promised.groups.len() {
+            let view = self.view();
+            promised.groups.sort_unstable_by(|a, b| view.compare_groups(*b, *a));
+            promised.groups.dedup();
+            promised.sorted = promised.groups.as_slice().into();
+        }
+        let sorted = Arc::clone(&promised.sorted);
+        self.promised.insert(queue, promised);
+        sorted
+    }
+
     /// At the start of a cycle every victim has everything to give.
     pub(super) fn refill_rosters(&mut self) {
         for roster in self.cluster.memory.victims.values_mut() {
@@ -128,24 +180,19 @@ impl Cycle<'_> {
         order: &mut TakingOrder,
         eligible: &mut dyn FnMut(&Self, GroupId) -> bool,
     ) -> Option<Batch> {
-        for leaf in &mut order.leaves {
-            while leaf
-                .groups
-                .get(leaf.next)
-                .is_some_and(|group| !can_give(self.cluster, *group) || !eligible(self, *group))
-            {
-                leaf.next += 1;
+        for list in order.leaves.iter_mut().flat_map(|leaf| &mut leaf.fresh) {
+            while list.head().is_some_and(|group| !can_give(self.cluster, group) || !eligible(self, group)) {
+                list.next += 1;
             }
         }
         let leaf = order.last_leaf(&self.view())?;
         let leaf = &mut order.leaves[leaf];
-        let fresh = leaf.is_fresh(&self.view())?;
-        let mut giver = if fresh {
-            let group = leaf.groups[leaf.next];
-            leaf.next += 1;
-            Giver { group, batches: self.batches(group).into(), next: 0 }
-        } else {
-            leaf.again.pop()?
+        let mut giver = match leaf.next(&self.view())? {
+            Next::Fresh(list, group) => {
+                leaf.fresh[list].next += 1;
+                Giver { group, batches: self.batches(group).into(), next: 0 }
+            }
+            Next::Again => leaf.again.pop()?,
         };
         let batch = giver.batches.get(giver.next)?.clone();
         giver.next += 1;
@@ -219,33 +266,33 @@ impl TakingOrder {
         } else {
             place as usize
         };
-        let head = self.leaves[leaf].head_charge(view)?;
-        let allocated = view.cluster.queues[queue.index()].sum.allocated;
-        let mut with_head = allocated;
-        with_head.subtract(&self.taken[queue.index()]);
-        with_head.subtract(&head);
-        Some((QueueKey::new(view.cluster, queue, &allocated, &with_head, &view.total), leaf))
+        let taken = self.taken[queue.index()].plus(&self.leaves[leaf].head_charge(view)?);
+        Some((QueueKey::taking(view.cluster, queue, &taken, &view.total), leaf))
     }
 }
 
 impl Leaf {
-    /// Whether the next giver is one that has not given yet; `None` if nobody is left.
-    fn is_fresh(&self, view: &View) -> Option<bool> {
-        match (self.groups.get(self.next), self.again.last()) {
+    /// Who gives next; `None` if nobody is left.
+    fn next(&self, view: &View) -> Option<Next> {
+        let state = |group: GroupId| (group, view.cluster.groups[group.index()].elastic_state());
+        let heads = self.fresh.iter().enumerate().filter_map(|(list, groups)| Some((list, groups.head()?)));
+        let fresh = heads.min_by(|a, b| compare_victims(view, state(a.1), state(b.1)));
+        match (fresh, self.again.last()) {
             (None, None) => None,
-            (Some(_), None) => Some(true),
-            (None, Some(_)) => Some(false),
-            (Some(group), Some(giver)) => {
-                let state = view.cluster.groups[group.index()].elastic_state();
-                Some(compare_victims(view, (*group, state), (giver.group, giver.state())) == Ordering::Less)
+            (None, Some(_)) => Some(Next::Again),
+            (Some((_, group)), Some(giver))
+                if compare_victims(view, state(group), (giver.group, giver.state())) != Ordering::Less =>
+            {
+                Some(Next::Again)
             }
+            (Some((list, group)), _) => Some(Next::Fresh(list, group)),
         }
     }
 
     /// What the next giver holds.
     fn head_charge(&self, view: &View) -> Option<Shares> {
-        if self.is_fresh(view)? {
-            return Some(held(view.cluster, self.groups[self.next]));
+        if let Next::Fresh(_, group) = self.next(view)? {
+            return Some(held(view.cluster, group));
         }
         let giver = self.again.last()?;
         let mut left = Shares::default();

@@ -1,0 +1,9 @@
+//! Whole plans: random clusters through cycles, with every invariant after each; hostile values; and the invariants themselves, each on a plan
+//! that breaks it.
+
+mod broken_plans;
+mod driver;
+mod generator;
+mod hostile;
+mod random;
+mod survey;
