@@ -235,7 +235,7 @@ impl Converter {
             Kind::NodeResourceTopology => {
                 self.zones.remove(name);
                 self.tell_node(name, &mut out);
-                self.tell_users(&Need::Zones(name.to_owned()), &mut out);
+                self.tell_zones(name, &mut out);
             }
             Kind::Queue => out.push(Delta::QueueGone(name.to_owned())),
             Kind::PodGroup => {
@@ -275,7 +275,7 @@ impl Converter {
         self.zones.insert(node.clone(), zones);
         self.tell_node(&node, out);
         if renamed {
-            self.tell_users(&Need::Zones(node), out);
+            self.tell_zones(&node, out);
         }
     }
 
@@ -366,6 +366,10 @@ impl Converter {
 
     /// A BindRequest changed: so did its pod, and the claims of that.
     fn tell_bound(&mut self, pod: &str, out: &mut Vec<Delta>) {
+        // A settled pod already runs: a request cannot change anything for it.
+        if !matches!(self.pods.get(pod), Some(PodRecord::Open(_))) {
+            return;
+        }
         let Some(PodRecord::Open(draft)) = self.pods.remove(pod) else { return };
         self.release_claims(&draft, out);
         self.hold_claims(pod, &draft, out);
@@ -409,6 +413,18 @@ impl Converter {
 
     fn tell_users(&self, need: &Need, out: &mut Vec<Delta>) {
         for pod in self.needs.get(need).into_iter().flatten() {
+            if let Some(PodRecord::Open(draft)) = self.pods.get(pod) {
+                out.push(Delta::Pod(Box::new(self.resolve(pod, draft))));
+            }
+        }
+    }
+
+    /// The zones of a node have other names: pods there are found in them anew, by their notes or by their BindRequests.
+    fn tell_zones(&self, node: &str, out: &mut Vec<Delta>) {
+        let noted = self.needs.get(&Need::Zones(node.to_owned())).into_iter().flatten();
+        let foreseen = self.binds.values().filter(|bind| bind.node == node && !bind.zones.is_empty());
+        let pods: BTreeSet<&String> = noted.chain(foreseen.map(|bind| &bind.pod)).collect();
+        for pod in pods {
             if let Some(PodRecord::Open(draft)) = self.pods.get(pod) {
                 out.push(Delta::Pod(Box::new(self.resolve(pod, draft))));
             }

@@ -11,11 +11,14 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use kai_api::names::reasons;
 use kai_core::{
+    Cluster,
     ids::{ClaimId, GroupId, NodeId, PodId, QueueId, Word},
     plan::{Cause, GroupRefusal, Verdict},
 };
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::converter::Converter;
 
 pub use self::{eviction::eviction, phrase::node_refusal};
 
@@ -41,6 +44,40 @@ pub trait Names {
     /// `namespace/name` of a pod where that is known, else its uid.
     fn pod_key(&self, pod: PodId) -> &str {
         self.pod_uid(pod)
+    }
+}
+
+/// The names of a cluster, with pods by their own names instead of their uids.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterNames<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// Who knows the names of pods.
+    pub converter: &'a Converter,
+}
+
+impl Names for ClusterNames<'_> {
+    fn pod_uid(&self, pod: PodId) -> &str {
+        self.cluster.pod_uid(pod)
+    }
+    fn group_key(&self, group: GroupId) -> &str {
+        self.cluster.group_key(group)
+    }
+    fn queue_name(&self, queue: QueueId) -> &str {
+        self.cluster.queue_name(queue)
+    }
+    fn node_name(&self, node: NodeId) -> &str {
+        self.cluster.node_name(node)
+    }
+    fn word(&self, word: Word) -> &str {
+        self.cluster.word(word)
+    }
+    fn claim_key(&self, claim: ClaimId) -> &str {
+        self.cluster.claim_key(claim)
+    }
+    fn pod_key(&self, pod: PodId) -> &str {
+        let uid = self.cluster.pod_uid(pod);
+        self.converter.pod_key(uid).unwrap_or(uid)
     }
 }
 

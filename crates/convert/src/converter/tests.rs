@@ -274,3 +274,68 @@ fn a_pod_that_runs_and_depends_on_nothing_is_kept_as_its_uid() {
     let _ = apply(&mut converter, &pod("p", &json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}})));
     assert!(matches!(converter.pods.get("team/p"), Some(PodRecord::Settled(uid)) if uid == "uid-p"));
 }
+
+#[test]
+fn a_request_that_changes_after_its_pod_runs_does_not_make_the_pod_forgotten() {
+    let mut converter = Converter::default();
+    let _ = apply(&mut converter, &bind_request(&json!({})));
+    let _ = apply(&mut converter, &pod("p", &json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}})));
+    assert!(apply(&mut converter, &bind_request(&json!({"status": {"phase": "Succeeded"}}))).is_empty());
+    assert!(converter.remove(Kind::BindRequest, "team", "p").is_empty());
+    assert_eq!(converter.remove(Kind::Pod, "team", "p"), [Delta::PodGone("uid-p".to_owned())]);
+}
+
+/// What the core knows in the end: the last delta of each object.
+fn known(objects: &[&Value]) -> BTreeMap<String, Delta> {
+    let mut converter = Converter::default();
+    let mut last = BTreeMap::new();
+    for object in objects {
+        for delta in apply(&mut converter, object) {
+            let key = match &delta {
+                Delta::Node(node) => format!("node {}", node.name),
+                Delta::Pod(pod) => format!("pod {}", pod.uid),
+                Delta::PodGroup(group) => format!("group {}", group.key),
+                Delta::Claim(claim) => format!("claim {}", claim.key),
+                other => format!("{other:?}"),
+            };
+            last.insert(key, delta);
+        }
+    }
+    last
+}
+
+#[test]
+fn the_order_in_which_objects_come_does_not_matter() {
+    let objects = [
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 200}),
+        group("high"),
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}}),
+        json!({"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "n"},
+            "zones": [{"name": "socket-a"}, {"name": "socket-b"}]}),
+        pod(
+            "p",
+            &json!({"spec": {"resourceClaims": [{"name": "mine", "resourceClaimName": "c"}], "volumes": [
+                {"name": "d", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "s", "configMap": {"name": "settings"}}]}}),
+        ),
+        pod("q", &json!({"spec": {"volumes": [{"name": "s", "configMap": {"name": "settings"}}]}})),
+        bind_request(&json!({"spec": {"predictedNUMAZones": [{"zone": "socket-b", "amount": {"cpu": "1"}}],
+            "resourceClaimAllocations": [{"name": "mine", "allocation": {"devices": {"results": [
+                {"driver": "d", "pool": "n", "device": "x", "request": "r"}]}}}]}})),
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "team"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}}),
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "team"},
+            "spec": {"volumeName": "v"}}),
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "team"}}),
+    ];
+    let mut order: Vec<&Value> = objects.iter().collect();
+    let expected = known(&order);
+    assert!(matches!(expected.get("pod uid-q"), Some(Delta::Pod(pod)) if pod.constraints.missing.is_empty()));
+    for turn in 0..objects.len() * 2 {
+        order.rotate_left(1 + turn % 3);
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        assert_eq!(known(&order), expected, "in the order {:?}", order.iter().map(|o| &o["kind"]).collect::<Vec<_>>());
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kai_core::{
     Cluster,
     delta::{Delta, Gpus, Pod},
-    ids::{ClaimId, GroupId, NodeId, PodId, QueueId, Word},
+    ids::PodId,
     plan::{Decision, Placed, Plan},
     policy::Policy,
     time::Time,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     converter::{Converter, Settings},
-    explain::{self, Explanation, Names},
+    explain::{self, ClusterNames, Explanation, Names},
     policy::{self, Plugin},
 };
 
@@ -129,7 +129,7 @@ impl Run<'_> {
     fn cycle(&mut self) -> Cycle {
         self.cycles += 1;
         let plan = kai_core::plan(&mut self.cluster, self.now, &self.policy);
-        let names = CoreNames { cluster: &self.cluster, converter: &self.converter };
+        let names = ClusterNames { cluster: &self.cluster, converter: &self.converter };
         let explanations = explain::explain(&plan.reasons, &names);
         let verdicts: Vec<String> = plan.verdicts.iter().map(explain::verdict).collect();
         if self.explain == Explain::Yes {
@@ -243,38 +243,7 @@ impl Run<'_> {
     }
 }
 
-/// The names of a run: pods by their names instead of their uids.
-struct CoreNames<'a> {
-    cluster: &'a Cluster,
-    converter: &'a Converter,
-}
-
-impl Names for CoreNames<'_> {
-    fn pod_uid(&self, pod: PodId) -> &str {
-        self.cluster.pod_uid(pod)
-    }
-    fn group_key(&self, group: GroupId) -> &str {
-        self.cluster.group_key(group)
-    }
-    fn queue_name(&self, queue: QueueId) -> &str {
-        self.cluster.queue_name(queue)
-    }
-    fn node_name(&self, node: NodeId) -> &str {
-        self.cluster.node_name(node)
-    }
-    fn word(&self, word: Word) -> &str {
-        self.cluster.word(word)
-    }
-    fn claim_key(&self, claim: ClaimId) -> &str {
-        self.cluster.claim_key(claim)
-    }
-    fn pod_key(&self, pod: PodId) -> &str {
-        let uid = self.cluster.pod_uid(pod);
-        self.converter.pod_key(uid).unwrap_or(uid)
-    }
-}
-
-fn decided(decision: &Decision, names: &CoreNames<'_>) -> String {
+fn decided(decision: &Decision, names: &dyn Names) -> String {
     let place = |placed: &Placed| {
         let devices =
             if placed.devices.is_empty() { String::new() } else { format!(" [{}]", placed.devices.join(", ")) };
