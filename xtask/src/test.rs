@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How many times more inputs a property is tried with at night.
-const NIGHTLY_PROPERTY_CASES: &str = "5000";
+const NIGHTLY_PROPERTY_CASES: &str = "10000";
 const NIGHTLY_FUZZ_SECONDS: &str = "120";
 
 /// What to test.
@@ -88,6 +88,7 @@ fn unit_tests(options: &Options, targets: &TestTargets) -> Invocation {
     }
     if options.nightly {
         invocation = invocation.environment("PROPTEST_CASES", NIGHTLY_PROPERTY_CASES);
+        invocation = invocation.environment("KAI_PROPTEST_CASES", NIGHTLY_PROPERTY_CASES);
     }
     with_filter(invocation, options)
 }

@@ -116,11 +116,9 @@ fn a_path_that_does_not_exist_is_a_failure() {
 }
 
 #[test]
-fn the_scenarios_of_this_repository_can_all_be_read() {
+fn every_scenario_of_this_repository_holds() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
     let report = run(&[own], Explain::No);
-    assert!(report.cases.len() > 100, "only {} scenarios were found", report.cases.len());
-    let unreadable: Vec<&String> =
-        report.cases.iter().flat_map(|case| &case.failures).filter(|failure| failure.contains("; hint: ")).collect();
-    assert!(unreadable.is_empty(), "{unreadable:#?}");
+    assert!(report.cases.len() >= 120, "only {} scenarios were found", report.cases.len());
+    assert_eq!(report.failed, 0, "{}", report.text());
 }
