@@ -200,7 +200,9 @@ impl Node {
         }
         let Some((devices, units)) = self.shares_of(class) else { return true };
         let room = self.devices_with_room(units) as i64;
-        room + self.idle.fixed[fixed::GPU].min(self.future.fixed[fixed::GPU]).max(0) >= i64::from(devices)
+        let fresh = (i64::from(devices) - room).max(0);
+        fresh <= self.idle.fixed[fixed::GPU].min(self.future.fixed[fixed::GPU]).max(0)
+            && self.idle.fixed[fixed::PODS] >= class.amounts.fixed[fixed::PODS] + fresh
     }
 
     /// The number of devices and the units of each that a request for shares takes.
