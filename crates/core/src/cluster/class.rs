@@ -61,6 +61,8 @@ impl Class {
 #[derive(Clone, Debug, Default)]
 pub struct Classes {
     list: Vec<Class>,
+    /// Whether any asks for GPUs by memory.
+    by_memory: bool,
     known: FxHashMap<(Request, Constraints), ClassId>,
 }
 
@@ -82,6 +84,7 @@ impl Classes {
         }
         check(request)?;
         let class = ClassId::of(self.list.len());
+        self.by_memory |= matches!(request.gpus, Gpus::Memory { .. });
         self.list.push(build(request, constraints, words));
         self.known.insert((request.clone(), constraints.clone()), class);
         Ok(class)
@@ -91,6 +94,12 @@ impl Classes {
     #[must_use]
     pub fn get(&self, class: ClassId) -> &Class {
         &self.list[class.index()]
+    }
+
+    /// Whether any pod was ever seen that asks for GPUs by memory.
+    #[must_use]
+    pub fn by_memory(&self) -> bool {
+        self.by_memory
     }
 
     /// How many there are.
