@@ -30,6 +30,8 @@ mod search;
 mod signature;
 mod stale;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod victims;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -119,12 +119,6 @@ impl SharedDevice {
     pub fn staying(&self) -> u64 {
         self.used - self.leaving + self.promised
     }
-
-    /// Whether it has room for `units` more, of `capacity`, without waiting: it is divided already, and what leaves need not have left.
-    #[must_use]
-    pub fn takes_now(&self, units: u64, capacity: u64) -> bool {
-        self.used > 0 && self.used + units <= capacity && self.staying() > 0 && self.staying() + units <= capacity
-    }
 }
 
 impl Node {
@@ -205,10 +199,10 @@ impl Node {
             return false;
         }
         let Some((devices, units)) = self.shares_of(class) else { return true };
-        let capacity = self.device_units();
-        let open = self.shared.iter().filter(|device| device.takes_now(units, capacity)).count();
-        let room = i64::try_from(open).unwrap_or(0);
-        room + self.idle.fixed[fixed::GPU].min(self.future.fixed[fixed::GPU]).max(0) >= i64::from(devices)
+        let room = i64::try_from(self.devices_with_room(units)).unwrap_or(0);
+        let fresh = (i64::from(devices) - room).max(0);
+        fresh <= self.idle.fixed[fixed::GPU].min(self.future.fixed[fixed::GPU]).max(0)
+            && self.idle.fixed[fixed::PODS] >= class.amounts.fixed[fixed::PODS] + fresh
     }
 
     /// The number of devices and the units of each that a request for shares takes.

@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use crate::{
-    amounts::fixed,
+    amounts::{Amounts, fixed},
     cluster::{
         class::Class,
-        node::Node,
+        node::{Node, SharedDevice},
         pod::{Detail, Place},
         status::Status,
     },
@@ -239,16 +239,16 @@ impl Cycle<'_> {
     /// Devices with room for `units`, as the policy prefers them, and how many whole ones are to be opened beside them.
     fn choose_devices(&self, node: &Node, count: usize, units: u64) -> Option<(SmallVec<[Word; 2]>, usize, bool)> {
         let capacity = node.device_units();
-        let mut open: SmallVec<[(u64, &str, Word, bool); 8]> = node
+        let mut open: SmallVec<[(u64, &str, &SharedDevice); 8]> = node
             .shared
             .iter()
             .filter(|device| device.staying() > 0 && device.staying() + units <= capacity)
-            .map(|device| {
-                let used = device.used + device.promised;
-                (used, self.cluster.word(device.name), device.name, device.takes_now(units, capacity))
-            })
+            .map(|device| (device.used + device.promised, self.cluster.word(device.name), device))
             .collect();
-        let whole = usize::try_from(node.future.fixed[fixed::GPU]).unwrap_or(0);
+        // Each device that is opened needs a slot for its reservation pod beside the pod's own.
+        let openable =
+            |free: &Amounts| usize::try_from(free.fixed[fixed::GPU].min(free.fixed[fixed::PODS] - 1)).unwrap_or(0);
+        let whole = openable(&node.future);
         let plugins = &self.policy.plugins;
         let fresh_first = plugins.gpu_spread && !plugins.gpu_pack;
         if fresh_first {
@@ -261,9 +261,12 @@ impl Cycle<'_> {
             return None;
         }
         let chosen = &open[..count - opened];
-        let idle = usize::try_from(node.idle.fixed[fixed::GPU]).unwrap_or(0);
-        let now = opened <= idle && chosen.iter().all(|device| device.3);
-        Some((chosen.iter().map(|device| device.2).collect(), opened, now))
+        // A device on which there are only promises is not there yet: it takes an idle GPU to begin on it.
+        let begun = opened + chosen.iter().filter(|(_, _, device)| device.used == 0).count();
+        let now = opened <= openable(&node.idle)
+            && begun <= usize::try_from(node.idle.fixed[fixed::GPU]).unwrap_or(0)
+            && chosen.iter().all(|(_, _, device)| device.used + units <= capacity);
+        Some((chosen.iter().map(|(_, _, device)| device.name).collect(), opened, now))
     }
 
     /// Gives a pod its place. An evicted pod that would come back to where it was is restored instead.

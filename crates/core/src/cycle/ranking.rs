@@ -179,6 +179,8 @@ fn score(class: &Class, node: &Node, policy: &Policy) -> Option<u64> {
 fn fullness(free: i64, total: i64, strategy: Strategy) -> u64 {
     let free = u64::try_from(free).unwrap_or(0);
     match strategy {
+        // A node that has none of it is no better filled than any other: it comes last.
+        Strategy::Binpack if total <= 0 => FULLNESS,
         Strategy::Binpack => free.min(FULLNESS),
         Strategy::Spread => {
             let total = u128::try_from(total).unwrap_or(0).max(1);

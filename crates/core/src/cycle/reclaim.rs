@@ -107,10 +107,12 @@ impl Cycle<'_> {
         available >= wanted || available + self.free_gpus() >= wanted
     }
 
-    /// Whether a group asks for GPUs that are not counted as whole ones: MIG profiles or claims.
+    /// Whether sums of GPUs do not tell if a group fits: it asks for MIG profiles or claims, or somebody asks for memory, which is another
+    /// share of each kind of device, and a rounded one.
     pub(super) fn asks_for_other_gpus(&self, group: GroupId) -> bool {
         let mut pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
-        pods.any(|pod| self.cluster.class_of(*pod).mig || !self.cluster.pods[pod.index()].claims().is_empty())
+        self.cluster.classes.by_memory()
+            || pods.any(|pod| self.cluster.class_of(*pod).mig || !self.cluster.pods[pod.index()].claims().is_empty())
     }
 
     /// GPUs that a queue gives at most.

@@ -92,7 +92,9 @@ impl Room {
                 let entry = &mut need.touched[*place];
                 let suits = entry.0 != u64::MAX || suits(cycle.cluster, class, node, cycle.policy).is_ok();
                 if entry.0 == u64::MAX {
-                    entry.0 = if suits { slots(node, &node.future, &[], class) } else { 0 };
+                    // What `free_slots` has counted: nodes on which the class does not fit are not among its places.
+                    let counted = suits && node.fits_future(class);
+                    entry.0 = if counted { slots(node, &node.future, &[], class) } else { 0 };
                     entry.1 = entry.0;
                     if !suits {
                         continue;

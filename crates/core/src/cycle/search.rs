@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The counters never deny what would fit, so nothing is missed by trusting them. If batches in the order of taking did not lead to a
-//! solution and there are few of them, every subset is tried, the smallest first: a solution is found iff one exists.
+//! solution and there are few of them, every choice is tried, the smallest first: a solution is found iff one exists.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -24,8 +24,8 @@ use crate::{
     policy::Action,
 };
 
-/// Up to so many batches every subset is tried.
-const EXHAUSTIVE: usize = 10;
+/// If there are no more ways than this to take some batches from some groups, every one is tried.
+const EXHAUSTIVE: usize = 1024;
 
 /// After so many plays in vain the search only looks again when the number of batches has grown by half.
 const PATIENCE: u32 = 64;
@@ -131,18 +131,35 @@ impl Cycle<'_> {
         self.try_out(search, rules, attempt, &all)
     }
 
-    /// Tries every subset of few batches, the smallest first.
+    /// Tries every choice of few batches, the smallest first.
     fn look_everywhere(&mut self, search: &Search, rules: &mut dyn Rules, attempt: &mut Attempt) -> Option<Outcome> {
-        let count = attempt.taken.len();
-        if count > EXHAUSTIVE {
+        if attempt.taken.len() > EXHAUSTIVE {
             return None;
         }
-        let mut subsets: Vec<u32> = (1..1_u32 << count).collect();
-        subsets.sort_by_key(|subset| (subset.count_ones(), *subset));
-        subsets.into_iter().find_map(|subset| {
-            let chosen: Vec<usize> = (0..count).filter(|place| subset & (1 << place) != 0).collect();
-            self.try_out(search, rules, attempt, &chosen)
-        })
+        // A group gives its batches in their order: its core never goes while its surplus stays.
+        let mut givers: Vec<(GroupId, Vec<usize>)> = Vec::new();
+        for (place, batch) in attempt.taken.iter().enumerate() {
+            match givers.iter_mut().find(|(group, _)| *group == batch.group) {
+                Some((_, places)) => places.push(place),
+                None => givers.push((batch.group, vec![place])),
+            }
+        }
+        let choices = givers.iter().try_fold(1, |choices: usize, (_, places)| {
+            choices.checked_mul(places.len() + 1).filter(|choices| *choices <= EXHAUSTIVE)
+        })?;
+        let mut subsets: Vec<Vec<usize>> = (1..choices)
+            .map(|mut choice| {
+                let mut chosen = Vec::new();
+                for (_, places) in &givers {
+                    chosen.extend_from_slice(&places[..choice % (places.len() + 1)]);
+                    choice /= places.len() + 1;
+                }
+                chosen.sort_unstable();
+                chosen
+            })
+            .collect();
+        subsets.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev())));
+        subsets.into_iter().find_map(|chosen| self.try_out(search, rules, attempt, &chosen))
     }
 
     /// Plays and judges one scenario, unless it was tried before.

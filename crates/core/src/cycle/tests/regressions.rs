@@ -1,0 +1,181 @@
+//! What the slow twins have found: each case as small as it could be made, under the name of what users would have seen.
+
+use super::{NOW, cluster, group, node, pod, policy, queue, running, told};
+use crate::{
+    cycle::plan,
+    delta::{self, Delta, Gpus, MigStrategy},
+    policy::{Action, Policy},
+};
+
+fn nodes(nodes: impl IntoIterator<Item = delta::Node>) -> Vec<Delta> {
+    nodes.into_iter().map(|node| Delta::Node(Box::new(node))).collect()
+}
+
+/// A group of queue `q` with its pods.
+fn workload(key: &str, min: u32, pods: impl IntoIterator<Item = delta::Pod>) -> Vec<Delta> {
+    let mut deltas = vec![Delta::PodGroup(Box::new(group(key, "q", min)))];
+    deltas.extend(pods.into_iter().map(|pod| Delta::Pod(Box::new(pod))));
+    deltas
+}
+
+/// The decisions about a cluster with an unlimited queue `q`.
+fn decide(policy: &Policy, deltas: impl IntoIterator<Item = Vec<Delta>>) -> Vec<String> {
+    let queue = Delta::Queue(Box::new(queue("q", None)));
+    let mut cluster = cluster(deltas.into_iter().flatten().chain([queue]));
+    let plan = plan(&mut cluster, NOW, policy);
+    let mut decided = told(&cluster, &plan);
+    decided.retain(|told| !told.starts_with("started"));
+    decided
+}
+
+fn half() -> Gpus {
+    Gpus::Portion { devices: 1, millionths: 500_000 }
+}
+
+fn leaving(pod: delta::Pod) -> delta::Pod {
+    delta::Pod { deleted: Some(NOW), ..pod }
+}
+
+#[test]
+fn a_shared_gpu_is_opened_only_when_its_reservation_has_a_pod_slot_too() {
+    let full = delta::Node { pods: 2, ..node("n", 1) };
+    let decided = decide(
+        &policy(&[Action::Allocate]),
+        [
+            nodes([full]),
+            workload("old", 1, [leaving(running(pod("old", "old", Gpus::None), "n", &[]))]),
+            workload("new", 1, [pod("new", "new", half())]),
+        ],
+    );
+    assert_eq!(decided, ["promise new on n [\"new-0\"]"]);
+}
+
+#[test]
+fn spreading_over_gpus_opens_none_whose_reservation_has_no_pod_slot() {
+    let mut spread = policy(&[Action::Allocate]);
+    (spread.plugins.gpu_pack, spread.plugins.gpu_spread) = (false, true);
+    let decided = decide(
+        &spread,
+        [
+            nodes([delta::Node { pods: 2, ..node("n", 2) }]),
+            workload("old", 1, [running(pod("old", "old", half()), "n", &["shared".to_owned()])]),
+            workload("new", 1, [pod("new", "new", half())]),
+        ],
+    );
+    assert_eq!(decided, ["bind new on n [\"shared\"]"]);
+}
+
+#[test]
+fn nobody_is_bound_to_a_shared_gpu_that_is_only_promised_and_still_held_by_others() {
+    let first = delta::Pod { created: crate::time::Time(1), ..pod("a", "a", half()) };
+    let decided = decide(
+        &policy(&[Action::Allocate]),
+        [
+            nodes([node("n", 1)]),
+            workload("old", 1, [leaving(running(pod("old", "old", Gpus::Whole(1)), "n", &[]))]),
+            workload("a", 1, [first]),
+            workload("b", 1, [pod("b", "b", half())]),
+        ],
+    );
+    assert_eq!(decided, ["promise a on n [\"a-0\"]", "promise b on n [\"a-0\"]"]);
+}
+
+#[test]
+fn mig_pods_are_packed_where_whole_gpus_are_before_nodes_that_have_none() {
+    let mut mixed = node("a", 0);
+    mixed.gpus.mig = MigStrategy::Mixed;
+    let mut any = node("b", 1);
+    any.gpus.mig = MigStrategy::Any;
+    for node in [&mut mixed, &mut any] {
+        node.extended.insert("nvidia.com/mig-1g.5gb".to_owned(), 1);
+    }
+    let mut asks = pod("p", "p", Gpus::None);
+    asks.request.extended.insert("nvidia.com/mig-1g.5gb".to_owned(), 1);
+    let decided = decide(&policy(&[Action::Allocate]), [nodes([mixed, any]), workload("p", 1, [asks])]);
+    assert_eq!(decided, ["bind p on b"]);
+}
+
+#[test]
+fn memory_that_takes_less_of_a_larger_gpu_makes_room_by_moving() {
+    let large = |name| {
+        let mut built = node(name, 1);
+        built.gpus.memory = Some(32);
+        built
+    };
+    let memory = || Gpus::Memory { devices: 1, mib: 12 };
+    let at = |uid: &str, node: &str, device: &str| running(pod(uid, uid, memory()), node, &[device.to_owned()]);
+    let decided = decide(
+        &policy(&[Action::Consolidation]),
+        [
+            nodes([node("small", 1), large("large")]),
+            workload("a", 1, [at("a", "small", "s")]),
+            workload("b", 1, [at("b", "large", "l")]),
+            workload("new", 1, [pod("new", "new", Gpus::Whole(1))]),
+        ],
+    );
+    assert_eq!(
+        decided,
+        ["move a by Consolidation for Some(\"new\")", "promise new on small", "promise a on large [\"l\"]",]
+    );
+}
+
+#[test]
+fn a_gang_that_asks_for_thirds_of_a_gpu_by_memory_is_not_refused_for_rounding() {
+    let third = || Gpus::Memory { devices: 1, mib: 4 };
+    let of_twelve = |name| {
+        let mut built = node(name, 1);
+        built.gpus.memory = Some(12);
+        built
+    };
+    let gang = ["x", "y", "z"].map(|uid| pod(uid, "gang", third()));
+    let at = |uid: &str, node: &str| running(pod(uid, uid, half()), node, &[format!("{node}-d")]);
+    let decided = decide(
+        &policy(&[Action::Consolidation]),
+        [
+            nodes([of_twelve("a"), of_twelve("b")]),
+            workload("one", 1, [at("one", "a")]),
+            workload("two", 1, [at("two", "b")]),
+            workload("gang", 3, gang),
+        ],
+    );
+    assert!(decided.iter().any(|told| told.starts_with("promise x")), "{decided:?}");
+}
+
+#[test]
+fn one_pod_is_taken_where_one_opens_the_second_shared_gpu() {
+    let share = |uid: &str, group: &str, device: &str| running(pod(uid, group, half()), "n", &[device.to_owned()]);
+    let high = delta::PodGroup { priority: 100, ..group("new", "q", 1) };
+    let two = Gpus::Portion { devices: 2, millionths: 600_000 };
+    let decided = decide(
+        &policy(&[Action::Preempt]),
+        [
+            nodes([node("n", 3)]),
+            workload("old", 0, [share("old-0", "old", "d0"), share("old-1", "old", "d0"), share("old-2", "old", "d1")]),
+            workload("gone", 1, [leaving(share("gone-0", "gone", "d1")), leaving(share("gone-1", "gone", "d2"))]),
+            vec![Delta::PodGroup(Box::new(high)), Delta::Pod(Box::new(pod("new", "new", two)))],
+        ],
+    );
+    assert_eq!(decided, ["evict old-2 by Preempt for Some(\"new\")", "promise new on n [\"new-0\", \"new-1\"]",]);
+}
+
+#[test]
+fn one_move_is_found_where_only_one_is_allowed_and_many_pods_could_move() {
+    let mut one_move = policy(&[Action::Consolidation]);
+    one_move.max_consolidation_victims = Some(1);
+    let zone = |node: delta::Node| delta::Node { labels: [("zone".to_owned(), "a".to_owned())].into(), ..node };
+    let mut new = pod("new", "new", Gpus::Whole(1));
+    new.constraints.node_selector.insert("zone".to_owned(), "a".to_owned());
+    let crowd = (0..10).map(|number| running(pod(&format!("crowd-{number}"), "crowd", Gpus::Whole(1)), "c", &[]));
+    let decided = decide(
+        &one_move,
+        [
+            nodes([zone(node("a", 3)), node("b", 1), node("c", 10)]),
+            workload("wide", 1, [running(pod("wide", "wide", Gpus::Whole(2)), "a", &[])]),
+            workload("mover", 1, [running(pod("mover", "mover", Gpus::Whole(1)), "a", &[])]),
+            workload("crowd", 0, crowd),
+            workload("new", 1, [new]),
+        ],
+    );
+    let expected = ["move mover by Consolidation for Some(\"new\")", "promise new on a", "promise mover on b"];
+    assert_eq!(decided, expected);
+}
