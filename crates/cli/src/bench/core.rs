@@ -14,7 +14,7 @@ mod world;
 use clap::builder::PossibleValue;
 
 use self::{
-    measure::{Measurement, Planner},
+    measure::{Measurement, Planner, Spread},
     report::{Report, ShapeReport},
     shapes::Shape,
     world::Size,
@@ -31,7 +31,7 @@ Examples:
   kai bench core                                   everything, about two minutes
   kai bench core --only allocate gangs             two shapes
   kai bench core --nodes 1000,5000,20000 -o json   other sizes for growth, for programs
-  kai bench core --nodes 50 --exact-sizes          a quick look: this size only
+  kai bench core --nodes 200 --exact-sizes         a quick look: this size only
 
 A missed target is reported, not an error. A plan that decides wrongly is an error.")]
 pub struct Options {
@@ -98,7 +98,11 @@ fn measure_shape(shape: Shape, options: &Options, planner: Planner) -> ShapeRepo
         }
         anstream::eprintln!("{}: {} nodes x {} pods", shape.name, size.nodes, size.per_node);
         match measure::measure(&shape, size, options.rounds, planner) {
-            Ok(measured) => report.measurements.push(measured),
+            Ok(measured) => {
+                let Spread { median, least, most } = measured.time;
+                anstream::eprintln!("  {median:.3} ms, from {least:.3} to {most:.3}; {}", measured.tally);
+                report.measurements.push(measured);
+            }
             Err(what) => {
                 anstream::eprintln!("{}: WRONG PLAN at {} nodes: {what}", shape.name, size.nodes);
                 report.wrong = Some((size, what));
