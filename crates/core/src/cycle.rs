@@ -39,7 +39,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use rustc_hash::FxHashMap;
 
 use self::{
-    order::{ServingOrder, View},
+    order::{ServingOrder, View, WaitingList},
     ranking::Ranking,
     tasks::Tasks,
 };
@@ -254,7 +254,8 @@ impl<'a> Cycle<'a> {
             let mut list: Vec<GroupId> = sorted.iter().copied().filter(|group| self.has_turn(*group, action)).collect();
             list.truncate(depth.unwrap_or(usize::MAX));
             if !list.is_empty() {
-                lists.push((queue, if list.len() == all { sorted } else { list.into() }));
+                let groups = if list.len() == all { sorted } else { list.into() };
+                lists.push(WaitingList { queue, groups, from: 0 });
             }
         }
         ServingOrder::new(&self.view(), lists)

@@ -265,9 +265,10 @@ fn whole_gpus_are_served_by_devices_and_are_either_claimed_or_asked_for() {
     assert_eq!(cluster.put("p", "a"), Some(Status::Allocated));
     assert_eq!(idle_and_future_gpus(&cluster, "a"), (0, 0));
     assert_eq!(cluster.put("v", "a"), None);
+    // What this cycle gave it is withdrawn, so it is free at once.
     cluster.evict(cluster.the_pod("p"));
-    assert_eq!(idle_and_future_gpus(&cluster, "a"), (0, 1));
-    assert_eq!(cluster.put("v", "a"), Some(Status::Pipelined));
+    assert_eq!(idle_and_future_gpus(&cluster, "a"), (1, 1));
+    assert_eq!(cluster.put("v", "a"), Some(Status::Allocated));
     assert_eq!(idle_and_future_gpus(&cluster, "a"), (0, 0));
     cluster.settle();
     assert_eq!(idle_and_future_gpus(&cluster, "a"), (2, 2));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
@@ -152,12 +153,14 @@ impl Cycle<'_> {
     /// By victim queue, what is taken: each surplus pod alone, the rest of a group together.
     fn vectors(&self, outcome: &Outcome) -> Vec<(QueueId, Vec<Shares>)> {
         let mut by_group: Vec<(GroupId, Vec<PodId>)> = Vec::new();
+        let mut places: FxHashMap<GroupId, usize> = FxHashMap::default();
         let replaced = outcome.moved.iter().filter(|_| !self.policy.consolidating_reclaim);
         for (group, pod) in outcome.evicted.iter().chain(replaced) {
-            match by_group.iter_mut().rev().find(|(known, _)| known == group) {
-                Some((_, pods)) => pods.push(*pod),
-                None => by_group.push((*group, vec![*pod])),
-            }
+            let place = *places.entry(*group).or_insert_with(|| {
+                by_group.push((*group, Vec::new()));
+                by_group.len() - 1
+            });
+            by_group[place].1.push(*pod);
         }
         let mut by_queue: Vec<(QueueId, Vec<Shares>)> = Vec::new();
         for (group, pods) in by_group {

@@ -4,7 +4,7 @@
 //! what a queue holds changes with every placement, so nothing but the head of each queue is remembered, and only until the queue or one
 //! of its lists changes.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cell::Cell, cmp::Ordering, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
@@ -62,12 +62,25 @@ pub struct ServingOrder {
     listed: Vec<bool>,
 }
 
+/// Groups of one queue that wait, sorted by [`View::compare_groups`].
+#[derive(Clone, Debug)]
+pub struct WaitingList {
+    /// The queue.
+    pub queue: QueueId,
+    /// Its groups.
+    pub groups: Arc<[GroupId]>,
+    /// The first that counts.
+    pub from: usize,
+}
+
 /// The groups of one queue.
 #[derive(Debug)]
 struct Leaf {
     /// Sorted, shared with other orders.
     base: Arc<[GroupId]>,
     next: usize,
+    /// Groups of `base` before this place wait no more.
+    live: Cell<usize>,
     /// Added to it, the best last.
     extra: Vec<GroupId>,
 }
@@ -81,22 +94,22 @@ struct Head {
 }
 
 impl ServingOrder {
-    /// An order over lists of groups, each sorted by [`View::compare_groups`].
+    /// An order over lists of groups.
     #[must_use]
-    pub fn new(view: &View, lists: Vec<(QueueId, Arc<[GroupId]>)>) -> Self {
+    pub fn new(view: &View, lists: Vec<WaitingList>) -> Self {
         let mut order = Self {
             heads: vec![None; view.cluster.queues.len()],
             listed: vec![false; view.cluster.queues.len()],
             ..Self::default()
         };
-        for (queue, base) in lists {
-            order.add_leaf(view, queue, base);
+        for list in lists {
+            order.add_leaf(view, list);
         }
         order
     }
 
-    fn add_leaf(&mut self, view: &View, queue: QueueId, base: Arc<[GroupId]>) {
-        self.leaves.insert(queue, Leaf { base, next: 0, extra: Vec::new() });
+    fn add_leaf(&mut self, view: &View, WaitingList { queue, groups, from }: WaitingList) {
+        self.leaves.insert(queue, Leaf { base: groups, next: from, live: Cell::new(from), extra: Vec::new() });
         self.queues.push(queue);
         for ancestor in view.cluster.chain(queue) {
             if std::mem::replace(&mut self.listed[ancestor.index()], true) {
@@ -121,7 +134,7 @@ impl ServingOrder {
         for group in groups {
             let Some(queue) = view.cluster.groups[group.index()].queue else { continue };
             if !self.leaves.contains_key(&queue) {
-                self.add_leaf(view, queue, Arc::default());
+                self.add_leaf(view, WaitingList { queue, groups: Arc::default(), from: 0 });
             }
             if let Some(leaf) = self.leaves.get_mut(&queue) {
                 let place = match leaf.extra.last() {
@@ -138,12 +151,41 @@ impl ServingOrder {
         }
     }
 
-    /// The lists of all queues below some roots, from their beginnings.
+    /// The lists of all queues below some roots, from the first group that still waits.
     #[must_use]
-    pub fn lists_below(&self, cluster: &Cluster, roots: &[QueueId]) -> Vec<(QueueId, Arc<[GroupId]>)> {
-        let below =
-            self.queues.iter().filter(|queue| cluster.chain(**queue).last().is_some_and(|root| roots.contains(&root)));
-        below.filter_map(|queue| Some((*queue, Arc::clone(&self.leaves.get(queue)?.base)))).collect()
+    pub fn lists_below(&self, cluster: &Cluster, roots: &[QueueId]) -> Vec<WaitingList> {
+        let mut lists = Vec::new();
+        for queue in &self.queues {
+            let below = cluster.chain(*queue).last().is_some_and(|root| roots.contains(&root));
+            let Some(leaf) = self.leaves.get(queue).filter(|_| below) else { continue };
+            while leaf.base.get(leaf.live.get()).is_some_and(|group| !is_waiting(cluster, *group)) {
+                leaf.live.set(leaf.live.get() + 1);
+            }
+            lists.push(WaitingList { queue: *queue, groups: Arc::clone(&leaf.base), from: leaf.live.get() });
+        }
+        lists
+    }
+
+    /// Leaves out what cannot change the order among groups that were added to these queues: everything outside the children of their lowest
+    /// common ancestor, and where it is one queue everything but the added groups.
+    pub fn narrow(&mut self, view: &View, queues: &[QueueId]) {
+        if let [queue] = queues {
+            if let Some(leaf) = self.leaves.get_mut(queue) {
+                leaf.next = leaf.base.len();
+            }
+            self.roots = vec![*queue];
+            self.forget_heads(view, *queue);
+            return;
+        }
+        let leads_to_all =
+            |ancestor: QueueId| queues.iter().all(|queue| view.cluster.chain(*queue).any(|other| other == ancestor));
+        let Some(first) = queues.first() else { return };
+        if let Some(common) = view.cluster.chain(*first).find(|ancestor| leads_to_all(*ancestor)) {
+            let leads_to_any =
+                |child: QueueId| queues.iter().any(|queue| view.cluster.chain(*queue).any(|other| other == child));
+            let children = view.cluster.queues[common.index()].children.iter().copied();
+            self.roots = children.filter(|child| leads_to_any(*child)).collect();
+        }
     }
 
     /// The next group. Groups of the sorted lists for which `skip` holds have no turn.

@@ -35,6 +35,8 @@ struct Need {
 /// What victims would free on a node.
 #[derive(Default)]
 struct Freed {
+    /// How many pods would leave.
+    pods: u32,
     amounts: Amounts,
     /// Units of shared devices.
     units: Vec<(Word, u64)>,
@@ -69,6 +71,7 @@ impl Room {
             });
             let freed = &mut self.freed[place].1;
             let class = cycle.cluster.class_of(*pod);
+            freed.pods += 1;
             freed.amounts.add(&class.amounts, 1);
             let units = cycle.cluster.nodes[node.index()].units_of(class.gpus).unwrap_or(0);
             for name in &cycle.cluster.pods[pod.index()].place.devices {
@@ -120,15 +123,18 @@ impl Room {
         self.needs.iter().all(|need| need.touched.get(*place).is_some_and(|(_, with)| *with >= need.count))
     }
 
-    /// The touched nodes that could take a pod, those with least room first, then those touched first.
+    /// The touched nodes that could take a pod: those with least room first, then those that fewest pods have to leave, then those
+    /// touched first.
     pub fn nodes_by_room(&self) -> Vec<NodeId> {
         let takes = |place: usize| {
             self.needs.iter().filter_map(|need| need.touched.get(place)).map(|(_, with)| *with).max().unwrap_or(0)
         };
-        let mut nodes: Vec<(u64, usize)> = (0..self.freed.len()).map(|place| (takes(place), place)).collect();
-        nodes.retain(|(takes, _)| *takes > 0);
+        let leaving = |place: usize| self.freed[place].1.pods;
+        let mut nodes: Vec<(u64, u32, usize)> =
+            (0..self.freed.len()).map(|place| (takes(place), leaving(place), place)).collect();
+        nodes.retain(|(takes, _, _)| *takes > 0);
         nodes.sort_unstable();
-        nodes.into_iter().map(|(_, place)| self.freed[place].0).collect()
+        nodes.into_iter().map(|(_, _, place)| self.freed[place].0).collect()
     }
 
     /// How many of these nodes are needed at least.

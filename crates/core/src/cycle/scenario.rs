@@ -13,6 +13,7 @@ use crate::{
         Cycle,
         order::{ServingOrder, is_waiting},
         placement::Mode,
+        signature::Signature,
         victims::Batch,
     },
     ids::{GroupId, PodId, QueueId},
@@ -59,7 +60,7 @@ impl Cycle<'_> {
             let pod = &self.cluster.pods[pod.index()];
             pod.fact == Status::Pending && pod.place.status == Status::Pipelined && pod.group != Some(beneficiary)
         });
-        promised.sort_unstable();
+        promised.sort_unstable_by(|a, b| self.cluster.pod_uid(*a).cmp(self.cluster.pod_uid(*b)));
         promised.dedup();
         outcome.promised = promised;
         Some(outcome)
@@ -88,6 +89,7 @@ impl Cycle<'_> {
         groups.extend(batches.iter().map(|batch| batch.group).filter(|group| tried.insert(*group)));
         again.push_all(&self.view(), groups);
         let mut left = tried.len();
+        let mut refused: FxHashSet<Signature> = FxHashSet::default();
         while left > 0 {
             let cluster = &*self.cluster;
             let skip = |group: GroupId| tried.contains(&group) || !is_waiting(cluster, group);
@@ -96,12 +98,25 @@ impl Cycle<'_> {
                 continue;
             }
             let steps = self.tasks().to_place(group);
-            let placed = !steps.is_empty() && self.place_group(group, &steps, Mode::Later).is_ok();
+            let signature = if steps.is_empty() { None } else { self.signature(group, &steps) };
+            // From here on places are only taken: what was refused to an equal victim is refused to this one.
+            let hopeless = steps.is_empty() || signature.as_ref().is_some_and(|signature| refused.contains(signature));
+            let placed = !hopeless && self.place_group(group, &steps, Mode::Later).is_ok();
+            if !placed {
+                refused.extend(signature);
+            }
             if group == beneficiary {
                 if !placed {
                     return false;
                 }
                 left -= 1;
+                let mut queues: SmallVec<[QueueId; 4]> = SmallVec::new();
+                for batch in batches {
+                    if !queues.contains(&batch.queue) {
+                        queues.push(batch.queue);
+                    }
+                }
+                again.narrow(&self.view(), &queues);
             } else if placed && self.has_lost(group) {
                 again.push_all(&self.view(), vec![group]);
             } else {
@@ -109,6 +124,19 @@ impl Cycle<'_> {
             }
         }
         true
+    }
+
+    /// Whether the beneficiary would find a place if everybody left that may be made to leave.
+    pub(super) fn fits_without(&mut self, beneficiary: GroupId, batches: &[Batch]) -> bool {
+        self.plan.stats.simulations += 1;
+        let checkpoint = self.cluster.checkpoint();
+        for pod in batches.iter().flat_map(|batch| &batch.pods) {
+            self.cluster.evict(*pod);
+        }
+        let steps = self.tasks().to_place(beneficiary);
+        let fits = self.place_group(beneficiary, &steps, Mode::Later).is_ok();
+        self.cluster.rollback(checkpoint);
+        fits
     }
 
     /// Whether a group still has evicted pods without a place, or had only promises and lacks some.

@@ -13,12 +13,21 @@
 //! The counters never deny what would fit, so nothing is missed by trusting them. If batches in the order of taking did not lead to a
 //! solution and there are few of them, every choice is tried, the smallest first: a solution is found iff one exists.
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{
     cluster::status::Status,
-    cycle::{Cycle, order::ServingOrder, room::Room, scenario::Outcome, tasks::Steps, victims::Batch},
+    cycle::{
+        Cycle,
+        order::ServingOrder,
+        room::Room,
+        scenario::Outcome,
+        tasks::Steps,
+        victims::{Batch, TakingOrder},
+    },
     ids::{GroupId, NodeId, PodId, QueueId},
     plan::{Decision, Eviction, VictimRefusal},
     policy::Action,
@@ -26,6 +35,12 @@ use crate::{
 
 /// If there are no more ways than this to take some batches from some groups, every one is tried.
 const EXHAUSTIVE: usize = 1024;
+
+/// After so many plays in vain it is asked whether anything helps at all.
+const DOUBT: u32 = 2;
+
+/// Where there are no more batches than this every choice is tried instead.
+const FEW: usize = 10;
 
 /// After so many plays in vain the search only looks again when the number of batches has grown by half.
 const PATIENCE: u32 = 64;
@@ -63,18 +78,11 @@ impl Cycle<'_> {
     /// Finds victims and leaves the cluster as if they had left; or leaves it as it was and says what candidates were refused for.
     pub(super) fn search(&mut self, search: &Search, rules: &mut dyn Rules) -> Result<Outcome, Refusals> {
         self.plan.stats.searches += 1;
-        let mut attempt = Attempt { refusals: Vec::new(), taken: Vec::new(), tried: FxHashSet::default(), plays: 0 };
+        let mut attempt = Attempt::default();
         let mut order = self.taking_order(search.queues);
         let mut room = Room::new(self, search.steps);
         let mut next_look = 0;
-        loop {
-            let refusals = &mut attempt.refusals;
-            let batch = self.take_next(&mut order, &mut |cycle, group| {
-                let eligible =
-                    if group == search.beneficiary { Err(VictimRefusal::NoRoom) } else { rules.eligible(cycle, group) };
-                eligible.map_err(|refusal| count(refusals, refusal)).is_ok()
-            });
-            let Some(batch) = batch else { break };
+        while let Some(batch) = self.next_batch(search, rules, &mut attempt, &mut order) {
             room.add(self, &batch);
             attempt.taken.push(batch);
             if attempt.taken.len() < next_look || !room.may_fit() {
@@ -82,6 +90,10 @@ impl Cycle<'_> {
             }
             if let Some(outcome) = self.look(search, rules, &mut attempt, &room) {
                 return Ok(outcome);
+            }
+            if attempt.plays >= DOUBT && !self.may_help(search, rules, &mut attempt, &mut order) {
+                count(&mut attempt.refusals, VictimRefusal::NoRoom);
+                return Err(attempt.refusals);
             }
             if attempt.plays > PATIENCE {
                 next_look = attempt.taken.len() + attempt.taken.len() / 2 + 1;
@@ -98,6 +110,49 @@ impl Cycle<'_> {
             count(&mut attempt.refusals, VictimRefusal::NoRoom);
         }
         Err(attempt.refusals)
+    }
+
+    /// The next batch in the order of taking.
+    fn next_batch(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        order: &mut TakingOrder,
+    ) -> Option<Batch> {
+        if let Some(batch) = attempt.ahead.pop_front() {
+            return Some(batch);
+        }
+        let refusals = &mut attempt.refusals;
+        self.take_next(order, &mut |cycle, group| {
+            let own = group == search.beneficiary;
+            let eligible = if own { Err(VictimRefusal::NoRoom) } else { rules.eligible(cycle, group) };
+            eligible.map_err(|refusal| count(refusals, refusal)).is_ok()
+        })
+    }
+
+    /// Whether the beneficiary would fit if all victims left at once. It is asked once, and only where there are too many batches to try
+    /// every choice: then nothing that could be found is missed.
+    fn may_help(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        order: &mut TakingOrder,
+    ) -> bool {
+        if std::mem::replace(&mut attempt.doubted, true) {
+            return true;
+        }
+        let mut ahead = std::mem::take(&mut attempt.ahead);
+        while let Some(batch) = self.next_batch(search, rules, attempt, order) {
+            ahead.push_back(batch);
+        }
+        attempt.ahead = ahead;
+        if attempt.taken.len() + attempt.ahead.len() <= FEW {
+            return true;
+        }
+        let all: Vec<Batch> = attempt.taken.iter().chain(&attempt.ahead).cloned().collect();
+        self.fits_without(search.beneficiary, &all)
     }
 
     /// Tries the scenarios that the newest batch makes possible.
@@ -229,11 +284,17 @@ impl Cycle<'_> {
 }
 
 /// What a search has seen so far.
+#[derive(Default)]
 struct Attempt {
     refusals: Refusals,
     taken: Vec<Batch>,
+    /// Batches that come next, where they are already known.
+    ahead: VecDeque<Batch>,
+    /// Sets of batches that were tried.
     tried: FxHashSet<Vec<usize>>,
     plays: u32,
+    /// Whether it was asked if anything helps at all.
+    doubted: bool,
 }
 
 impl Attempt {
