@@ -32,8 +32,12 @@ pub fn check(cycle: &Cycle<'_>) -> Vec<Violation> {
 
         let mut now = Load::default();
         let mut future = Load::default();
-        physical.iter().for_each(|pod| now.add(pod, devices_of(pod)));
-        staying.for_each(|pod| future.add(pod, devices_of(pod)));
+        for pod in &physical {
+            now.add(pod, devices_of(pod));
+        }
+        for pod in staying {
+            future.add(pod, devices_of(pod));
+        }
         for placing in &placed {
             let devices = || placing.placed.devices.iter().map(String::as_str);
             if placing.bound {

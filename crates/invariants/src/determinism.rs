@@ -43,7 +43,9 @@ pub fn check(facts: &Facts, policy: &Policy, now: Time, planner: Planner<'_>, se
 
 fn planned(deltas: &[Delta], policy: &Policy, now: Time, planner: Planner<'_>) -> (Cluster, Plan) {
     let mut cluster = Cluster::new();
-    deltas.iter().for_each(|delta| cluster.apply(delta.clone()));
+    for delta in deltas {
+        cluster.apply(delta.clone());
+    }
     let plan = planner(&mut cluster, now, policy);
     (cluster, plan)
 }
@@ -78,10 +80,13 @@ pub fn in_names(cluster: &Cluster, plan: &Plan) -> Vec<String> {
     lines
 }
 
+/// The name of an id's place.
+type Lookup<'a> = &'a dyn Fn(usize) -> Option<String>;
+
 /// A printed value with names in the place of ids such as `PodId(3)`.
 fn named(cluster: &Cluster, printed: &str) -> String {
     let mut text = printed.to_owned();
-    let lookups: [(&str, &dyn Fn(usize) -> Option<String>); 5] = [
+    let lookups: [(&str, Lookup<'_>); 5] = [
         ("PodId(", &|id| cluster.pods.get(id).map(|pod| pod.uid.to_string())),
         ("NodeId(", &|id| cluster.nodes.get(id).map(|node| node.name.to_string())),
         ("GroupId(", &|id| cluster.groups.get(id).map(|group| group.key.to_string())),

@@ -41,7 +41,7 @@ struct Ledgers<'a> {
     violations: Vec<Violation>,
 }
 
-impl<'a> Ledgers<'a> {
+impl Ledgers<'_> {
     fn compare<T: PartialEq + std::fmt::Debug>(&mut self, object: &str, what: &str, ledger: T, facts: T) {
         if ledger != facts {
             self.violations.push(Violation {

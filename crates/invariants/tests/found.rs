@@ -4,31 +4,53 @@ use kai_core::{
     Cluster,
     amounts::GPU,
     delta::{Delta, Gpus, Node, Pod, PodGroup, Queue},
-    policy::Strategy,
+    policy::{Policy, Strategy},
     time::Time,
 };
 use kai_invariants::{
     Facts, check_all, loops,
-    sample::{NOW, group, node, pod, policy, queue, running},
+    sample::{NOW, group, node, pod, policy, queue, running, subgroup},
 };
 
 fn facts(nodes: Vec<Node>, queues: Vec<Queue>, groups: Vec<PodGroup>, pods: Vec<Pod>) -> Facts {
     let mut facts = Facts::default();
-    nodes.into_iter().for_each(|node| facts.apply(&Delta::Node(Box::new(node))));
-    queues.into_iter().for_each(|queue| facts.apply(&Delta::Queue(Box::new(queue))));
-    groups.into_iter().for_each(|group| facts.apply(&Delta::PodGroup(Box::new(group))));
-    pods.into_iter().for_each(|pod| facts.apply(&Delta::Pod(Box::new(pod))));
+    for node in nodes {
+        facts.apply(&Delta::Node(Box::new(node)));
+    }
+    for queue in queues {
+        facts.apply(&Delta::Queue(Box::new(queue)));
+    }
+    for group in groups {
+        facts.apply(&Delta::PodGroup(Box::new(group)));
+    }
+    for pod in pods {
+        facts.apply(&Delta::Pod(Box::new(pod)));
+    }
     facts
 }
 
 /// Plans once and expects nothing wrong.
 fn expect_sound(facts: &Facts) {
+    expect_sound_with(facts, &policy());
+}
+
+fn expect_sound_with(facts: &Facts, policy: &Policy) {
     let mut cluster = Cluster::new();
-    facts.deltas().into_iter().for_each(|delta| cluster.apply(delta));
-    let plan = kai_core::plan(&mut cluster, NOW, &policy());
-    let violations = check_all(facts, &cluster, &plan, &policy(), NOW);
+    for delta in facts.deltas() {
+        cluster.apply(delta);
+    }
+    let plan = kai_core::plan(&mut cluster, NOW, policy);
+    let violations = check_all(facts, &cluster, &plan, policy, NOW);
     let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
     assert!(lines.is_empty(), "{}", lines.join("\n"));
+}
+
+/// Pods and devices far apart.
+fn spread() -> Policy {
+    let mut spread = policy();
+    spread.gpu_strategy = Strategy::Spread;
+    (spread.plugins.gpu_pack, spread.plugins.gpu_spread) = (false, true);
+    spread
 }
 
 const HALF: Gpus = Gpus::Portion { devices: 1, millionths: 500_000 };
@@ -83,9 +105,6 @@ fn nobody_is_placed_where_a_missing_object_keeps_it_waiting() {
 fn what_preempt_makes_room_for_is_placed_once_the_room_is_there() {
     // While `low` leaves, the small pod of `high` goes where it fits now and the large one to where `low` was. Once `low` is gone the small
     // one prefers the emptier node and the large one finds no place: `low` comes back, and so on for ever.
-    let mut spread = policy();
-    spread.gpu_strategy = Strategy::Spread;
-    (spread.plugins.gpu_pack, spread.plugins.gpu_spread) = (false, true);
     let lasting = PodGroup { preemptible: false, ..group("a/lasting", "q") };
     let high = PodGroup { priority: 75, min_member: Some(2), ..group("a/high", "q") };
     let facts = facts(
@@ -99,7 +118,7 @@ fn what_preempt_makes_room_for_is_placed_once_the_room_is_there() {
             pod("high-1", "a/high", Gpus::Whole(2)),
         ],
     );
-    let violations = loops::check(&facts, &spread, NOW, &kai_core::plan);
+    let violations = loops::check(&facts, &spread(), NOW, &kai_core::plan);
     assert_eq!(violations, vec![]);
 }
 
@@ -146,39 +165,75 @@ fn a_waiting_pod_of_a_victim_is_told_why_it_waits() {
 }
 
 #[test]
-fn two_queues_do_not_take_turns_for_ever() {
-    // `gang` is reclaimed for `many`, comes back first in the next cycle, and is reclaimed again.
-    let mut spread = policy();
-    spread.gpu_strategy = Strategy::Spread;
-    (spread.plugins.gpu_pack, spread.plugins.gpu_spread) = (false, true);
-    let limited = |name: &str, parent: Option<&str>, quota: i64, limit: i64| {
-        let mut queue = queue(name, parent, quota);
-        queue.gpu.limit = Some(limit * GPU);
-        queue
-    };
-    let gang = PodGroup { min_member: Some(2), ..group("a/gang", "right") };
-    let wide = PodGroup { priority: 75, ..group("a/wide", "leaf") };
-    let many = PodGroup { priority: 75, ..group("b/many", "leaf") };
-    let middle = Queue { priority: 101, ..limited("middle", Some("left"), 0, 2) };
-    let leaf = Queue { priority: 101, ..limited("leaf", Some("middle"), 0, 2) };
-    let third = Queue { priority: 101, ..limited("third", None, 2, 3) };
-    let facts = facts(
-        vec![node("n0", 1), node("n1", 1), node("n2", 2), node("n3", 3)],
-        vec![limited("left", None, 2, 2), limited("right", None, 1, 3), middle, leaf, third],
-        vec![gang, wide, many, group("a/others", "third")],
+fn a_pod_that_was_just_bound_is_not_promised_another_place() {
+    // `small` is bound beside `old-0`. When preempt then takes `old`, `small` must keep the place it was given or lose it in the plan.
+    let high = PodGroup { priority: 75, ..group("a/high", "q") };
+    let mut old = group("a/old", "q");
+    old.min_member = Some(2);
+    let mut limited = queue("q", None, 0);
+    limited.gpu.limit = Some(3 * GPU);
+    expect_sound(&facts(
+        vec![node("n", 3)],
+        vec![limited],
+        vec![high, group("a/small", "q"), old],
         vec![
-            running(pod("gang-0", "a/gang", Gpus::Whole(1)), "n0", &[]),
-            running(pod("gang-1", "a/gang", Gpus::Whole(2)), "n2", &[]),
-            pod("gang-2", "a/gang", Gpus::Whole(1)),
-            pod("gang-3", "a/gang", Gpus::Whole(2)),
-            pod("wide", "a/wide", Gpus::Whole(2)),
-            running(pod("many-0", "b/many", Gpus::Whole(1)), "n3", &[]),
-            pod("many-1", "b/many", Gpus::Whole(1)),
-            pod("many-2", "b/many", Gpus::Whole(1)),
-            pod("many-3", "b/many", Gpus::Whole(1)),
-            running(pod("others-0", "a/others", Gpus::Whole(1)), "n1", &[]),
-            running(pod("others-1", "a/others", Gpus::Whole(2)), "n3", &[]),
+            pod("high", "a/high", Gpus::Whole(1)),
+            pod("small", "a/small", HALF),
+            running(pod("old-0", "a/old", HALF), "n", &["d0"]),
+            running(pod("old-1", "a/old", Gpus::Whole(2)), "n", &[]),
         ],
+    ));
+}
+
+#[test]
+fn a_device_is_opened_only_if_its_reservation_has_a_slot() {
+    // Three slots: one for the reservation of the first device, two for the pods. There is none to open a second device.
+    let small = Node { pods: 3, ..node("n", 2) };
+    let facts = facts(
+        vec![small],
+        vec![queue("q", None, 2)],
+        vec![group("a/halves", "q")],
+        vec![pod("half-0", "a/halves", HALF), pod("half-1", "a/halves", HALF)],
     );
-    assert_eq!(loops::check(&facts, &spread, NOW, &kai_core::plan), vec![]);
+    expect_sound_with(&facts, &spread());
+}
+
+#[test]
+fn a_broken_gang_that_is_taken_is_not_placed_again_in_part() {
+    // Of `gang` too few pods exist to be whole. When its running ones are taken, its waiting one alone must not get a place.
+    let high = PodGroup { priority: 75, ..group("a/high", "q") };
+    let mut gang = group("a/gang", "q");
+    gang.subgroups = vec![subgroup("a", 2), subgroup("b", 2), subgroup("c", 1)];
+    let member = |uid: &str, subgroup: &str, gpus: Gpus| {
+        let subgroup = Some(subgroup.to_owned());
+        Pod { subgroup, ..pod(uid, "a/gang", gpus) }
+    };
+    expect_sound(&facts(
+        vec![node("n0", 1), node("n1", 1)],
+        vec![queue("q", None, 1)],
+        vec![high, gang],
+        vec![
+            pod("high", "a/high", Gpus::Whole(1)),
+            running(member("gang-0", "a", HALF), "n0", &["d0"]),
+            running(member("gang-1", "b", Gpus::Whole(1)), "n1", &[]),
+            member("gang-2", "c", Gpus::Whole(1)),
+        ],
+    ));
+}
+
+#[test]
+fn a_pod_whose_group_is_invalid_is_not_moved() {
+    // What replaces a pod of an invalid group would wait for ever.
+    let lasting = PodGroup { preemptible: false, ..group("a/lasting", "q") };
+    let invalid = PodGroup { invalid: Some("spec: cannot be".to_owned()), ..group("a/invalid", "q") };
+    expect_sound(&facts(
+        vec![node("n0", 2), node("n1", 2)],
+        vec![queue("q", None, 4)],
+        vec![invalid, lasting, group("a/wide", "q")],
+        vec![
+            running(pod("invalid", "a/invalid", Gpus::Whole(1)), "n0", &[]),
+            running(pod("lasting", "a/lasting", Gpus::Whole(1)), "n1", &[]),
+            pod("wide", "a/wide", Gpus::Whole(2)),
+        ],
+    ));
 }

@@ -8,8 +8,9 @@ const TABLE: [u32; 256] = table();
 const fn table() -> [u32; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
+    let mut start: u32 = 0;
     while byte < 256 {
-        let mut value = byte as u32;
+        let mut value = start;
         let mut bit = 0;
         while bit < 8 {
             value = if value & 1 == 1 { (value >> 1) ^ POLYNOMIAL } else { value >> 1 };
@@ -17,6 +18,7 @@ const fn table() -> [u32; 256] {
         }
         table[byte] = value;
         byte += 1;
+        start += 1;
     }
     table
 }

@@ -169,9 +169,9 @@ fn is_tree(subgroups: &[SubGroup]) -> bool {
     let ends = |subgroup: &SubGroup| {
         let mut current = parent_of(subgroup);
         for _ in 0..DEEPEST {
-            let Some(parent) = current else { return true };
+            let Some(parent) = current.take() else { return true };
             let Some(next) = parents.get(parent.as_str()) else { return false };
-            current = next.clone();
+            current.clone_from(next);
         }
         current.is_none()
     };

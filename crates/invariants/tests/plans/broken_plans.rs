@@ -29,10 +29,18 @@ struct Stage {
 impl Stage {
     fn new(nodes: Vec<Node>, queues: Vec<Queue>, groups: Vec<PodGroup>, pods: Vec<Pod>) -> Self {
         let mut stage = Self::default();
-        nodes.into_iter().for_each(|node| stage.apply(Delta::Node(Box::new(node))));
-        queues.into_iter().for_each(|queue| stage.apply(Delta::Queue(Box::new(queue))));
-        groups.into_iter().for_each(|group| stage.apply(Delta::PodGroup(Box::new(group))));
-        pods.into_iter().for_each(|pod| stage.apply(Delta::Pod(Box::new(pod))));
+        for node in nodes {
+            stage.apply(Delta::Node(Box::new(node)));
+        }
+        for queue in queues {
+            stage.apply(Delta::Queue(Box::new(queue)));
+        }
+        for group in groups {
+            stage.apply(Delta::PodGroup(Box::new(group)));
+        }
+        for pod in pods {
+            stage.apply(Delta::Pod(Box::new(pod)));
+        }
         // Fair shares are divided by a cycle; what it decided is taken back.
         kai_core::plan(&mut stage.cluster, NOW, &policy());
         stage.cluster.settle();

@@ -15,7 +15,21 @@ use kai_core::{
     time::{Span, Time},
 };
 use kai_invariants::sample::{self, NOW};
-use proptest::{collection::vec, prelude::*};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{RngAlgorithm, TestRng, TestRunner},
+};
+
+/// The case of a seed: always the same one, as long as the generator is.
+pub fn case_of(seed: u64) -> Case {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
+    case().new_tree(&mut runner).expect("nothing is rejected").current()
+}
 
 /// A random cluster, how to schedule it, and what happens to it.
 #[derive(Clone, Debug)]
@@ -186,7 +200,7 @@ impl Case {
         for (place, spec) in self.strangers.iter().enumerate() {
             let mut pod = sample::pod(&format!("stranger-{place}"), "none", Gpus::Whole(u32::from(spec % 2)));
             pod.group = None;
-            pod.origin = if spec % 3 == 0 { Origin::Utility } else { Origin::Foreign };
+            pod.origin = if spec.is_multiple_of(3) { Origin::Utility } else { Origin::Foreign };
             room.put(&mut pod, *spec);
             deltas.push(Delta::Pod(Box::new(pod)));
         }
@@ -358,7 +372,7 @@ fn group_and_pods(place: usize, spec: &GroupSpec, queue: String, room: &mut Room
         _ => {}
     }
     match spec.quirk {
-        1 => group.queue = "nowhere".to_owned(),
+        1 => "nowhere".clone_into(&mut group.queue),
         2 => group.invalid = Some("spec.priorityClassName: does not exist".to_owned()),
         3 => group.subgroups.push(SubGroup { parent: Some("lost".to_owned()), ..sample::subgroup("stray", 1) }),
         4 => group.subgroups.push(SubGroup { parent: Some("loop".to_owned()), ..sample::subgroup("loop", 1) }),
@@ -459,7 +473,7 @@ fn state(pod: &mut Pod, group: &GroupSpec, spec: &PodSpec, room: &mut Room) {
     let runs = match group.state {
         0..=2 => false,
         3..=6 => true,
-        _ => spec.state % 2 == 0,
+        _ => spec.state.is_multiple_of(2),
     };
     if !runs || pod.phase == Phase::Gated || pod.invalid.is_some() || !room.put(pod, spec.node) {
         return;

@@ -6,4 +6,3 @@ mod driver;
 mod generator;
 mod hostile;
 mod random;
-mod survey;

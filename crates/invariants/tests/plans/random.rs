@@ -10,7 +10,7 @@ use proptest::{prelude::*, test_runner::FileFailurePersistence};
 
 use crate::{
     driver::{Driver, cases},
-    generator::{Case, Event, case},
+    generator::{Case, Event, case, case_of},
 };
 
 proptest! {
@@ -35,17 +35,35 @@ proptest! {
     }
 }
 
+/// Seeds of cases in which something was once wrong.
+const ONCE_WRONG: [u64; 15] = [15, 51, 54, 74, 84, 181, 199, 212, 217, 296, 344, 456, 520, 718, 1108];
+
+#[test]
+fn what_was_once_wrong_stays_right() {
+    let wrong: Vec<String> = ONCE_WRONG
+        .into_iter()
+        .map(|seed| (seed, violations(&case_of(seed))))
+        .filter(|(_, violations)| !violations.is_empty())
+        .map(|(seed, violations)| format!("seed {seed}:\n{}", in_lines(&violations)))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Everything that is wrong on the way through a case.
 pub fn violations(case: &Case) -> Vec<Violation> {
     let mut driver = Driver::default();
-    case.deltas().into_iter().for_each(|delta| driver.apply(delta));
+    for delta in case.deltas() {
+        driver.apply(delta);
+    }
     let policy = case.policy();
     driver.check_determinism(&policy, NOW);
     let mut now = NOW;
     for event in &case.events {
         driver.cycle(&policy, now);
         now = Time(now.0 + 1000 * i64::from(event.seconds));
-        happening(event, now, &driver.facts).into_iter().for_each(|delta| driver.apply(delta));
+        if let Some(delta) = happening(event, now, &driver.facts) {
+            driver.apply(delta);
+        }
     }
     driver.check_rest(&policy, now);
     driver.violations
@@ -73,7 +91,8 @@ fn replayed(case: &Case) -> Result<Report, Error> {
 }
 
 fn in_lines(violations: &[Violation]) -> String {
-    violations.iter().map(|violation| format!("{violation}\n")).collect()
+    let lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    lines.join("\n")
 }
 
 /// What nobody planned.
