@@ -48,7 +48,7 @@ use crate::{
     cluster::{Cluster, group::Group, status::Status},
     constraints::census::Census,
     fair_share::{Division, Entry},
-    ids::{ClassId, GroupId, NodeId, QueueId},
+    ids::{ClassId, GroupId, NodeId, PodId, QueueId},
     journal::Bookmark,
     plan::{Cause, Plan, SubGroupShortage},
     policy::{Action, Policy},
@@ -108,8 +108,10 @@ struct Cycle<'a> {
     refusals: BTreeMap<GroupId, Vec<Cause>>,
     /// By queue: preemptible groups that had nothing before this cycle and got something in it.
     promised: FxHashMap<QueueId, victims::Promised>,
-    /// Groups that lost what this cycle had promised them, and to whom.
+    /// Groups that lost what this cycle had given or promised them, or got something else for it, and for whom.
     withdrawn: FxHashMap<GroupId, GroupId>,
+    /// How pods stood whose eviction was decided.
+    evicted: FxHashMap<PodId, Status>,
     /// The places that were promised to the group being served, while it is served there.
     kept: Vec<(ClassId, NodeId)>,
     /// Who is where, for rules between pods; `None` while nobody has such rules.
@@ -139,6 +141,7 @@ impl<'a> Cycle<'a> {
             refusals: BTreeMap::new(),
             promised: FxHashMap::default(),
             withdrawn: FxHashMap::default(),
+            evicted: FxHashMap::default(),
             kept: Vec::new(),
             census: None,
             free_gpus: None,

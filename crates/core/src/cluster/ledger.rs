@@ -102,6 +102,13 @@ impl Cluster {
         self.log.entries.push(Undo::Fact(pod, fact));
     }
 
+    /// Takes back an eviction that had been made a fact: the pod stands as it did.
+    pub fn revoke_eviction(&mut self, pod: PodId, fact: Status) {
+        let confirmed = std::mem::replace(&mut self.pods[pod.index()].fact, fact);
+        self.log.entries.push(Undo::Fact(pod, confirmed));
+        self.restore(pod);
+    }
+
     /// Separates a pod from the place it leaves. That place stays entered in the node's ledger: only the counts of podset and queue move.
     fn part(&mut self, pod: PodId) {
         self.count_place(pod, -1);

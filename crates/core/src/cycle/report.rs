@@ -35,13 +35,15 @@ impl Cycle<'_> {
             return;
         }
         let mut decisions = std::mem::take(&mut self.plan.decisions);
+        let spared = self.spare_needless_victims(&decisions);
         let mut told: FxHashSet<PodId> = FxHashSet::default();
         decisions.reverse();
         decisions.retain(|decision| match decision {
             Decision::Bind(placed) => self.holds(placed, Status::Allocated) && told.insert(placed.pod),
             Decision::Pipeline(placed) => self.holds(placed, Status::Pipelined) && told.insert(placed.pod),
             Decision::Started { group, .. } => self.group(*group).active_allocated() > 0,
-            Decision::Evict(_) | Decision::Stale { .. } => true,
+            Decision::Evict(eviction) => !spared.contains(&eviction.pod),
+            Decision::Stale { .. } => true,
         });
         decisions.reverse();
         for decision in &mut decisions {
@@ -54,6 +56,29 @@ impl Cycle<'_> {
             }
         }
         self.plan.decisions = decisions;
+    }
+
+    /// Victims of a group that lost what they made room for stay where they are, if nobody took their places.
+    fn spare_needless_victims(&mut self, decisions: &[Decision]) -> FxHashSet<PodId> {
+        let mut spared = FxHashSet::default();
+        for decision in decisions.iter().rev() {
+            let Decision::Evict(eviction) = decision else { continue };
+            let lost = eviction
+                .beneficiary
+                .is_some_and(|group| self.withdrawn.contains_key(&group) && self.group(group).active_allocated() == 0);
+            if !lost || !self.own_place_is_free(eviction.pod) {
+                continue;
+            }
+            if self.cluster.leaving.contains_key(&eviction.pod) {
+                self.cluster.stay(eviction.pod);
+            } else if let Some(fact) = self.evicted.get(&eviction.pod).copied() {
+                self.cluster.revoke_eviction(eviction.pod, fact);
+            } else {
+                continue;
+            }
+            spared.insert(eviction.pod);
+        }
+        spared
     }
 
     fn holds(&self, placed: &Placed, status: Status) -> bool {

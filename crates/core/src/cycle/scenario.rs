@@ -158,8 +158,12 @@ impl Cycle<'_> {
         }
     }
 
-    fn own_place_is_free(&self, pod: PodId) -> bool {
-        let Some(place) = self.cluster.leaving.get(&pod).filter(|place| place.detail.is_none()) else { return false };
+    /// Whether the place that a pod leaves was given to nobody.
+    pub(super) fn own_place_is_free(&self, pod: PodId) -> bool {
+        let place = self.cluster.leaving.get(&pod).unwrap_or(&self.cluster.pods[pod.index()].place);
+        if place.detail.is_some() {
+            return false;
+        }
         let Some(node) = place.node.map(|node| &self.cluster.nodes[node.index()]) else { return false };
         let class = self.cluster.class_of(pod);
         if class.constraints.is_dynamic() || place.status != Status::Releasing {

@@ -270,8 +270,14 @@ impl Cycle<'_> {
                     moved,
                 }));
                 if !moved {
+                    self.evicted.insert(*pod, self.cluster.pods[pod.index()].fact);
                     self.cluster.confirm_eviction(*pod);
                 }
+            }
+        }
+        for pod in &outcome.promised {
+            if let Some(group) = self.cluster.pods[pod.index()].group {
+                self.withdrawn.insert(group, search.beneficiary);
             }
         }
         self.note_promise(search.beneficiary);

@@ -138,7 +138,9 @@ impl Tasks<'_> {
             };
             let ready = |child: &&Child| self.child_holds(group, **child, &obtainable, 0);
             let open = children.iter().filter(|child| !self.child_satisfied(group, **child));
-            for child in open.filter(ready).take(missing) {
+            let next: SmallVec<[Child; 4]> = open.filter(ready).take(missing).copied().collect();
+            // A set that cannot become whole takes nothing.
+            for child in next.iter().filter(|_| next.len() == missing) {
                 self.collect_child(group, *child, steps, depth);
             }
             return;

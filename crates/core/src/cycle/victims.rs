@@ -146,8 +146,11 @@ impl Cycle<'_> {
         let known = self.cluster.memory.victims.remove(&queue).filter(|roster| roster.version == version);
         let mut roster = known.unwrap_or_else(|| {
             let running = described.running_groups.iter().copied();
-            let mut groups: Vec<GroupId> =
-                running.filter(|group| self.cluster.groups[group.index()].preemptible).collect();
+            let may_give = |group: &GroupId| {
+                let group = &self.cluster.groups[group.index()];
+                group.preemptible && group.rare().invalid.is_none()
+            };
+            let mut groups: Vec<GroupId> = running.filter(may_give).collect();
             let view = self.view();
             groups.sort_unstable_by(|a, b| view.compare_groups(*b, *a));
             Roster { version, groups: groups.into(), spent: 0 }
