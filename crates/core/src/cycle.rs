@@ -83,6 +83,8 @@ pub struct Memory {
     victims: FxHashMap<QueueId, victims::Roster>,
     /// By queue: GPUs of its largest group, and the version of its lists they are of.
     largest: FxHashMap<QueueId, (u32, i128)>,
+    /// By class: whether some node would hold its pods if it were empty, and the version of the nodes that is of.
+    possible: FxHashMap<ClassId, (u64, bool)>,
     /// The policy all this was made for.
     policy: Option<Policy>,
     trees: crate::topology::Trees,

@@ -126,6 +126,11 @@ impl Classes {
         self.by_memory
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Class> {
+        self.list.iter()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

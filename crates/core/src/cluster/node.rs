@@ -26,6 +26,8 @@ pub struct Node {
     pub name: Box<str>,
     /// Whether the node is known; otherwise only pods have named it.
     pub exists: bool,
+    /// Stands for the description it was made of.
+    pub fingerprint: u64,
     /// Its place among all nodes by name.
     pub rank: u32,
     /// Its labels, sorted by key.
@@ -128,6 +130,7 @@ impl Node {
         Self {
             name: name.into(),
             exists: false,
+            fingerprint: 0,
             rank: u32::MAX,
             labels: Box::default(),
             taints: Box::default(),

@@ -24,6 +24,24 @@ impl Census {
         })
     }
 
+    /// Whether pods that have places could stand against the pod: only then can it help that some leave.
+    #[must_use]
+    pub fn is_opposed(&self, cluster: &Cluster, pod: PodId) -> bool {
+        let Some(known) = cluster.pods.get(pod.index()) else { return false };
+        let constraints = &cluster.classes.get(known.class).constraints;
+        let enrolled = self.enrolled.get(&(known.class, known.namespace));
+        let avoided = enrolled.into_iter().flat_map(|enrolled| enrolled.anti_affinity.iter());
+        let present = |rule: &u32| {
+            let matching = self.rules.get(*rule as usize).and_then(|entry| entry.matching.as_ref());
+            matching.is_none_or(|matching| !matching.is_empty())
+        };
+        !constraints.ports.is_empty()
+            || constraints.exclusive_claims().next().is_some()
+            || constraints.spread.iter().any(|rule| rule.hard)
+            || avoided.into_iter().any(present)
+            || self.speaking_of(known).any(|entry| !entry.repelling.is_empty())
+    }
+
     /// Whether the pods on nodes allow the pod on this one.
     ///
     /// # Errors

@@ -4,10 +4,12 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     amounts::{Shares, share},
+    cluster::node::Node,
     cycle::{
         Cycle,
         capacity::{allocatable, quotas},
         fairness::Holdings,
+        ranking::suits,
         scenario::Outcome,
         search::{Refusals, Rules, Search},
         signature::Refused,
@@ -159,14 +161,23 @@ impl Cycle<'_> {
         children.into_iter().map(|child| self.largest_vector(child)).max().unwrap_or(0).max(own)
     }
 
+    /// Whether any pod that asks for GPUs may be on a node: what nobody may use is not free.
+    fn is_usable(&self, node: &Node) -> bool {
+        let mut classes = self.cluster.classes.iter().filter(|class| !class.is_cpu_only());
+        classes.any(|class| suits(self.cluster, class, node, self.policy).is_ok())
+    }
+
     /// GPUs that are or will be free, shares of devices too, in millionths.
     pub(super) fn free_gpus(&mut self) -> i128 {
         let end = self.cluster.journal.end();
         if let Some((_, free)) = self.free_gpus.filter(|(read, _)| *read == end) {
             return free;
         }
-        let nodes = self.cluster.nodes.iter().filter(|node| node.is_available());
-        let free = nodes.map(crate::cluster::node::Node::free_gpus).sum();
+        let free = self.cluster.nodes.iter().filter(|node| node.is_available()).map(|node| {
+            let free = node.free_gpus();
+            if free > 0 && self.is_usable(node) { free } else { 0 }
+        });
+        let free = free.sum();
         self.free_gpus = Some((end, free));
         free
     }

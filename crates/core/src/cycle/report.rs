@@ -41,7 +41,7 @@ impl Cycle<'_> {
         decisions.retain(|decision| match decision {
             Decision::Bind(placed) => self.holds(placed, Status::Allocated) && told.insert(placed.pod),
             Decision::Pipeline(placed) => self.holds(placed, Status::Pipelined) && told.insert(placed.pod),
-            Decision::Started { group, .. } => self.group(*group).active_allocated() > 0,
+            Decision::Started { group, .. } => self.group(*group).count(Status::Allocated) > 0,
             Decision::Evict(eviction) => !spared.contains(&eviction.pod),
             Decision::Stale { .. } => true,
         });

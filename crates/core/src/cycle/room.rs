@@ -12,12 +12,23 @@ use crate::{
 
 /// The room that a step needs and that victims make.
 pub struct Room {
+    /// Whether nodes count as better whose pods could be elsewhere.
+    movers: Movers,
     needs: SmallVec<[Need; 1]>,
     /// All pods of the step.
     pods: u64,
     /// What victims would free, by node, in the order in which nodes were first touched.
     freed: Vec<(NodeId, Freed)>,
     places: FxHashMap<NodeId, usize>,
+}
+
+/// What becomes of those that leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Movers {
+    /// Each must find another place.
+    MustStay,
+    /// They may go.
+    MayGo,
 }
 
 /// Pods of one class.
@@ -37,6 +48,8 @@ struct Need {
 struct Freed {
     /// How many pods would leave.
     pods: u32,
+    /// How many of them fit nowhere else as things are.
+    fixed: u32,
     amounts: Amounts,
     /// Units of shared devices.
     units: Vec<(Word, u64)>,
@@ -44,7 +57,7 @@ struct Freed {
 
 impl Room {
     /// The room that a step needs, with what there is without victims.
-    pub fn new(cycle: &mut Cycle, steps: &Steps) -> Self {
+    pub fn new(cycle: &mut Cycle, steps: &Steps, movers: Movers) -> Self {
         let mut needs: SmallVec<[Need; 1]> = SmallVec::new();
         for pod in pods_of(steps) {
             let class = cycle.cluster.pods[pod.index()].class;
@@ -57,11 +70,11 @@ impl Room {
             need.slots = cycle.free_slots(need.class, need.count);
         }
         let pods = needs.iter().map(|need| need.count).sum();
-        Self { needs, pods, freed: Vec::new(), places: FxHashMap::default() }
+        Self { movers, needs, pods, freed: Vec::new(), places: FxHashMap::default() }
     }
 
     /// Counts in what a batch would free.
-    pub fn add(&mut self, cycle: &Cycle, batch: &Batch) {
+    pub fn add(&mut self, cycle: &mut Cycle, batch: &Batch) {
         let mut touched: SmallVec<[usize; 4]> = SmallVec::new();
         for pod in &batch.pods {
             let Some(node) = cycle.cluster.pods[pod.index()].place.node else { continue };
@@ -69,9 +82,14 @@ impl Room {
                 self.freed.push((node, Freed::default()));
                 self.freed.len() - 1
             });
+            let fixed = self.movers == Movers::MustStay && {
+                let class = cycle.cluster.pods[pod.index()].class;
+                cycle.free_slots(class, 1) == 0
+            };
             let freed = &mut self.freed[place].1;
             let class = cycle.cluster.class_of(*pod);
             freed.pods += 1;
+            freed.fixed += u32::from(fixed);
             freed.amounts.add(&class.amounts, 1);
             let units = cycle.cluster.nodes[node.index()].units_of(class.gpus).unwrap_or(0);
             for name in &cycle.cluster.pods[pod.index()].place.devices {
@@ -123,18 +141,25 @@ impl Room {
         self.needs.iter().all(|need| need.touched.get(*place).is_some_and(|(_, with)| *with >= need.count))
     }
 
-    /// The touched nodes that could take a pod: those with least room first, then those that fewest pods have to leave, then those
-    /// touched first.
+    /// Whether the step fits by amounts as things are, with nobody leaving.
+    pub fn is_enough(&self) -> bool {
+        self.needs.iter().all(|need| need.slots >= need.count)
+    }
+
+    /// The touched nodes that could take a pod: those whose pods can move first, then those with least room, then those that fewest pods
+    /// have to leave, then those touched first.
     pub fn nodes_by_room(&self) -> Vec<NodeId> {
         let takes = |place: usize| {
             self.needs.iter().filter_map(|need| need.touched.get(place)).map(|(_, with)| *with).max().unwrap_or(0)
         };
-        let leaving = |place: usize| self.freed[place].1.pods;
-        let mut nodes: Vec<(u64, u32, usize)> =
-            (0..self.freed.len()).map(|place| (takes(place), leaving(place), place)).collect();
-        nodes.retain(|(takes, _, _)| *takes > 0);
+        let key = |place: usize| {
+            let freed = &self.freed[place].1;
+            (freed.fixed, takes(place), freed.pods, place)
+        };
+        let mut nodes: Vec<(u32, u64, u32, usize)> = (0..self.freed.len()).map(key).collect();
+        nodes.retain(|(_, takes, _, _)| *takes > 0);
         nodes.sort_unstable();
-        nodes.into_iter().map(|(_, _, place)| self.freed[place].0).collect()
+        nodes.into_iter().map(|(_, _, _, place)| self.freed[place].0).collect()
     }
 
     /// How many of these nodes are needed at least.

@@ -23,12 +23,14 @@ use crate::{
     cycle::{
         Cycle,
         order::ServingOrder,
-        room::Room,
+        ranking::suits,
+        room::{Movers, Room},
         scenario::Outcome,
         tasks::Steps,
         victims::{Batch, TakingOrder},
     },
-    ids::{GroupId, NodeId, PodId, QueueId},
+    delta::Gpus,
+    ids::{ClassId, GroupId, NodeId, PodId, QueueId},
     plan::{Decision, Eviction, VictimRefusal},
     policy::Action,
 };
@@ -79,8 +81,13 @@ impl Cycle<'_> {
     pub(super) fn search(&mut self, search: &Search, rules: &mut dyn Rules) -> Result<Outcome, Refusals> {
         self.plan.stats.searches += 1;
         let mut attempt = Attempt::default();
+        let movers = if search.action == Action::Consolidation { Movers::MustStay } else { Movers::MayGo };
+        let mut room = Room::new(self, search.steps, movers);
+        if let Some(refusal) = self.hopeless(search, &room) {
+            self.plan.stats.searches_refused += 1;
+            return Err(vec![(refusal, 1)]);
+        }
         let mut order = self.taking_order(search.queues);
-        let mut room = Room::new(self, search.steps);
         let mut next_look = 0;
         while let Some(batch) = self.next_batch(search, rules, &mut attempt, &mut order) {
             room.add(self, &batch);
@@ -110,6 +117,59 @@ impl Cycle<'_> {
             count(&mut attempt.refusals, VictimRefusal::NoRoom);
         }
         Err(attempt.refusals)
+    }
+
+    /// Why nobody's leaving can help: a pod fits no node even if it were empty, or all of them fit as things are and nobody who could
+    /// leave stands against them.
+    fn hopeless(&mut self, search: &Search, room: &Room) -> Option<VictimRefusal> {
+        let mut seen: SmallVec<[ClassId; 4]> = SmallVec::new();
+        let mut opposed = self.group(search.beneficiary).tree.is_some();
+        for pod in super::gang::pods_of(search.steps) {
+            let class = self.cluster.pods[pod.index()].class;
+            let claims = !self.cluster.pods[pod.index()].claims().is_empty();
+            if claims && self.policy.plugins.dynamic_resources && self.cluster.claims_refusal(pod).is_some() {
+                return Some(VictimRefusal::NeverFits);
+            }
+            opposed |= claims || !self.cluster.class(class).numa.units.is_empty();
+            if seen.contains(&class) {
+                continue;
+            }
+            seen.push(class);
+            if !self.could_ever_fit(class) {
+                return Some(VictimRefusal::NeverFits);
+            }
+            if let Some(census) = &mut self.census {
+                census.prepare(self.cluster, pod);
+                opposed |= census.is_opposed(self.cluster, pod);
+            }
+            // What a request by memory costs a queue depends on the node: room somewhere is not room for it.
+            opposed |= matches!(self.cluster.class(class).gpus, Gpus::Memory { .. });
+        }
+        let over_limit = self.group(search.beneficiary).queue.is_some_and(|queue| {
+            let cost = self.tasks().cost(search.steps, self.largest_gpu);
+            self.cluster.breach(queue, &cost, self.group(search.beneficiary).preemptible).is_some()
+        });
+        (seen.len() == 1 && room.is_enough() && !opposed && !over_limit).then_some(VictimRefusal::NoRoom)
+    }
+
+    /// Whether some node would hold a pod of a class if it were empty.
+    fn could_ever_fit(&mut self, class: ClassId) -> bool {
+        let version = self.cluster.nodes_version;
+        if let Some((_, fits)) = self.cluster.memory.possible.get(&class).filter(|(known, _)| *known == version) {
+            return *fits;
+        }
+        let described = self.cluster.class(class);
+        let everywhere = self.policy.plugins.predicates && described.constraints.everywhere().is_some();
+        let fits = !everywhere
+            && self.cluster.nodes.iter().any(|node| {
+                let units = node.shares_of(described).is_none_or(|(_, units)| units != u64::MAX);
+                node.exists
+                    && units
+                    && node.total.fit(&described.amounts)
+                    && suits(self.cluster, described, node, self.policy).is_ok()
+            });
+        self.cluster.memory.possible.insert(class, (version, fits));
+        fits
     }
 
     /// The next batch in the order of taking.

@@ -4,7 +4,7 @@
 //! selector tells apart share a kind, and a request lists the kinds it takes.
 
 /// A device of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Device {
     /// Which one.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Device;
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Node {
     /// Its name.
@@ -35,7 +35,7 @@ pub struct Node {
 }
 
 /// The GPUs of a node that a device plugin serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NodeGpus {
     /// How many there physically are and work: never the number of time-sliced replicas.
@@ -47,7 +47,7 @@ pub struct NodeGpus {
 }
 
 /// How the GPUs of a node are divided by MIG.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum MigStrategy {
     /// Not a MIG node.
@@ -106,7 +106,7 @@ pub enum Unavailable {
 }
 
 /// The NUMA zones of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Numa {
     /// How strictly the kubelet aligns.
@@ -118,7 +118,7 @@ pub struct Numa {
 }
 
 /// How strictly a kubelet aligns resources to zones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum NumaPolicy {
     /// Not at all.
@@ -132,7 +132,7 @@ pub enum NumaPolicy {
 }
 
 /// What a kubelet aligns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum NumaScope {
     /// Each container.
@@ -142,7 +142,7 @@ pub enum NumaScope {
 }
 
 /// One NUMA zone. Resources are named as pods name them; cpu is in millicores, `nvidia.com/gpu` in devices.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NumaZone {
     /// What it has in all.

@@ -1,5 +1,7 @@
 //! Nodes come, change and go.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use crate::{
     amounts::{Amounts, GPU, LARGEST, Shares, fixed},
     cluster::{
@@ -28,11 +30,16 @@ impl Cluster {
 
     pub(super) fn describe_node(&mut self, node: &delta::Node) {
         let id = self.node_named(&node.name);
+        let fingerprint = fingerprint(node);
+        // Nodes report again and again what they have reported before.
+        if self.nodes[id.index()].exists && self.nodes[id.index()].fingerprint == fingerprint {
+            return;
+        }
         let pods = self.lift_pods(id);
         let claims = self.lift_claims(id);
         let described = self.build_node(node);
         let old = &mut self.nodes[id.index()];
-        *old = Node { rank: old.rank, ..described };
+        *old = Node { rank: old.rank, fingerprint, ..described };
         let key = ("node".to_owned(), node.name.clone());
         match old
             .unavailable
@@ -159,6 +166,13 @@ impl Node {
             gpus * i128::from(GPU),
         ])
     }
+}
+
+/// A number that is another for every other description.
+fn fingerprint(node: &delta::Node) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    node.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The g-number of `nvidia.com/mig-<g>g.<m>gb`; 0 for anything else.
