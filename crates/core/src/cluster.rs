@@ -83,6 +83,8 @@ pub struct Cluster {
     pub invalid_pods: BTreeSet<PodId>,
     /// Pods that want others away from them.
     pub repellers: BTreeSet<PodId>,
+    /// How many pods with a place asked for GPUs by memory.
+    pub pods_by_memory: u32,
     /// What is wrong with queues, nodes and topologies, by kind and name.
     pub complaints: std::collections::BTreeMap<(String, String), String>,
     /// Nodes whose ledger changed, in order: rankings catch up from it.

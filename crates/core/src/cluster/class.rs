@@ -70,8 +70,6 @@ pub struct Classes {
     sociable: bool,
     /// By hash of the source.
     known: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
-    /// Whether any asks for GPUs by memory.
-    by_memory: bool,
 }
 
 impl Classes {
@@ -104,7 +102,6 @@ impl Classes {
         self.sociable |= rules.is_dynamic() || rules.has_preferences() || rules.repels();
         self.list.push(built);
         self.sources.push((request.clone(), constraints.clone()));
-        self.by_memory |= matches!(request.gpus, Gpus::Memory { .. });
         Ok(class)
     }
 
@@ -118,12 +115,6 @@ impl Classes {
     #[must_use]
     pub fn any_sociable(&self) -> bool {
         self.sociable
-    }
-
-    /// Whether any pod was ever seen that asks for GPUs by memory.
-    #[must_use]
-    pub fn by_memory(&self) -> bool {
-        self.by_memory
     }
 
     /// All of them.

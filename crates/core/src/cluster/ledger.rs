@@ -200,6 +200,9 @@ impl Cluster {
         } else if let Some(place) = node.pods.iter().rposition(|pod| *pod == id) {
             node.pods.swap_remove(place);
         }
+        if matches!(class.gpus, Gpus::Memory { .. }) {
+            self.pods_by_memory = self.pods_by_memory.saturating_add_signed(i32::try_from(times).unwrap_or(0));
+        }
         if class.legacy_mig {
             node.legacy_mig = node.legacy_mig.saturating_add_signed(i32::try_from(times).unwrap_or(0));
         }

@@ -36,9 +36,10 @@ impl Cycle<'_> {
                 continue;
             }
             let request = self.tasks().cost(&steps, self.largest_gpu);
+            let rounding = self.rounding(group);
             let refusal = if !self.group(group).preemptible {
                 Some(VictimRefusal::NotPreemptible)
-            } else if !self.asks_for_other_gpus(group) && self.free_gpus() < request.0[share::GPU] {
+            } else if !self.asks_for_other_gpus(group) && self.free_gpus() + rounding < request.0[share::GPU] {
                 Some(VictimRefusal::ClusterFull)
             } else {
                 None

@@ -15,6 +15,7 @@ use crate::{
         signature::Refused,
         victims::Batch,
     },
+    delta::Gpus,
     ids::{GroupId, QueueId},
     plan::{Cause, VictimRefusal},
     policy::Action,
@@ -106,15 +107,32 @@ impl Cycle<'_> {
             given.insert(theirs, most - take);
             available += take;
         }
-        available >= wanted || available + self.free_gpus() >= wanted
+        // What pods ask for by memory is rounded up: a millionth each makes up for it.
+        let rounding = self.rounding(group);
+        available >= wanted || available + self.free_gpus() + rounding >= wanted
     }
 
-    /// Whether sums of GPUs do not tell if a group fits: it asks for MIG profiles or claims, or somebody asks for memory, which is another
-    /// share of each kind of device, and a rounded one.
+    /// Whether sums of GPUs do not tell if a group fits: it asks for MIG profiles or claims; or somebody's share depends on where it is,
+    /// because it is asked for by memory and devices differ.
     pub(super) fn asks_for_other_gpus(&self, group: GroupId) -> bool {
+        let alike = self.smallest_gpu == self.largest_gpu;
         let mut pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
-        self.cluster.classes.by_memory()
-            || pods.any(|pod| self.cluster.class_of(*pod).mig || !self.cluster.pods[pod.index()].claims().is_empty())
+        (!alike && self.cluster.pods_by_memory > 0)
+            || pods.any(|pod| {
+                let class = self.cluster.class_of(*pod);
+                let by_memory = matches!(class.gpus, Gpus::Memory { .. });
+                class.mig || (by_memory && !alike) || !self.cluster.pods[pod.index()].claims().is_empty()
+            })
+    }
+
+    /// Millionths by which what a group asks for by memory was rounded up, at most.
+    pub(super) fn rounding(&self, group: GroupId) -> i128 {
+        let pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
+        let devices = pods.map(|pod| match self.cluster.class_of(*pod).gpus {
+            Gpus::Memory { devices, .. } => i128::from(devices),
+            _ => 0,
+        });
+        devices.sum()
     }
 
     /// GPUs that a queue gives at most.
@@ -174,7 +192,8 @@ impl Cycle<'_> {
             return free;
         }
         let free = self.cluster.nodes.iter().filter(|node| node.is_available()).map(|node| {
-            let free = node.free_gpus();
+            // What is left of each divided device is rounded down: a millionth each makes up for it.
+            let free = node.free_gpus() + node.shared.len() as i128;
             if free > 0 && self.is_usable(node) { free } else { 0 }
         });
         let free = free.sum();

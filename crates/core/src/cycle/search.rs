@@ -31,20 +31,20 @@ use crate::{
     },
     delta::Gpus,
     ids::{ClassId, GroupId, NodeId, PodId, QueueId},
-    plan::{Decision, Eviction, VictimRefusal},
+    plan::{Cause, Decision, Eviction, VictimRefusal},
     policy::Action,
 };
 
 /// If there are no more ways than this to take some batches from some groups, every one is tried.
 const EXHAUSTIVE: usize = 1024;
 
-/// After so many plays in vain it is asked whether anything helps at all.
+/// After so many looks in vain it is asked whether anything helps at all.
 const DOUBT: u32 = 2;
 
 /// Where there are no more batches than this every choice is tried instead.
 const FEW: usize = 10;
 
-/// After so many plays in vain the search only looks again when the number of batches has grown by half.
+/// After so many looks in vain the search only looks again when the number of batches has grown by half.
 const PATIENCE: u32 = 64;
 
 /// What was refused, and how often.
@@ -98,11 +98,12 @@ impl Cycle<'_> {
             if let Some(outcome) = self.look(search, rules, &mut attempt, &room) {
                 return Ok(outcome);
             }
-            if attempt.plays >= DOUBT && !self.may_help(search, rules, &mut attempt, &mut order) {
+            if attempt.looks >= DOUBT && !self.may_help(search, rules, &mut attempt, &mut order) {
                 count(&mut attempt.refusals, VictimRefusal::NoRoom);
                 return Err(attempt.refusals);
             }
-            if attempt.plays > PATIENCE {
+            attempt.looks += 1;
+            if attempt.looks > PATIENCE {
                 next_look = attempt.taken.len() + attempt.taken.len() / 2 + 1;
             }
         }
@@ -122,6 +123,10 @@ impl Cycle<'_> {
     /// Why nobody's leaving can help: a pod fits no node even if it were empty, or all of them fit as things are and nobody who could
     /// leave stands against them.
     fn hopeless(&mut self, search: &Search, room: &Room) -> Option<VictimRefusal> {
+        let told = self.refusals.get(&search.beneficiary).map_or(&[][..], |causes| causes);
+        if told.iter().any(|cause| matches!(cause, Cause::TopologyUnknown(_))) {
+            return Some(VictimRefusal::NeverFits);
+        }
         let mut seen: SmallVec<[ClassId; 4]> = SmallVec::new();
         let mut opposed = self.group(search.beneficiary).tree.is_some();
         for pod in super::gang::pods_of(search.steps) {
@@ -149,6 +154,10 @@ impl Cycle<'_> {
             let cost = self.tasks().cost(search.steps, self.largest_gpu);
             self.cluster.breach(queue, &cost, self.group(search.beneficiary).preemptible).is_some()
         });
+        // Moving pods about changes nothing for their queues.
+        if over_limit && search.action == Action::Consolidation {
+            return Some(VictimRefusal::NoRoom);
+        }
         (seen.len() == 1 && room.is_enough() && !opposed && !over_limit).then_some(VictimRefusal::NoRoom)
     }
 
@@ -359,6 +368,8 @@ struct Attempt {
     /// Sets of batches that were tried.
     tried: FxHashSet<Vec<usize>>,
     plays: u32,
+    /// How often it was looked for candidates.
+    looks: u32,
     /// Whether it was asked if anything helps at all.
     doubted: bool,
 }
