@@ -72,6 +72,16 @@ impl Amounts {
         }
     }
 
+    /// Takes the larger of each.
+    pub fn widen(&mut self, other: &Self) {
+        for (mine, theirs) in self.fixed.iter_mut().zip(other.fixed) {
+            *mine = (*mine).max(theirs);
+        }
+        for (word, amount) in &other.extended {
+            self.add_extended(*word, (amount - self.extended(*word)).max(0));
+        }
+    }
+
     /// Adds to one extended resource.
     pub fn add_extended(&mut self, word: Word, amount: i64) {
         match self.extended.binary_search_by_key(&word, |(name, _)| *name) {

@@ -44,7 +44,7 @@ use self::{
     tasks::Tasks,
 };
 use crate::{
-    amounts::Shares,
+    amounts::{Amounts, Shares},
     cluster::{Cluster, group::Group, status::Status},
     constraints::census::Census,
     fair_share::{Division, Entry},
@@ -118,6 +118,8 @@ struct Cycle<'a> {
     kept: Vec<(ClassId, NodeId)>,
     /// Who is where, for rules between pods; `None` while nobody has such rules.
     census: Option<Census>,
+    /// The most that any node has of each resource, once it was asked for; `None` inside: there are no nodes.
+    largest_node: Option<Option<Amounts>>,
     /// GPUs that are or will be free, and when that was counted.
     free_gpus: Option<(Bookmark, i128)>,
 }
@@ -146,6 +148,7 @@ impl<'a> Cycle<'a> {
             evicted: FxHashMap::default(),
             kept: Vec::new(),
             census: None,
+            largest_node: None,
             free_gpus: None,
         };
         if cycle.cluster.has_rules_between_pods() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    amounts::{Resource, fixed, share},
+    amounts::{Amounts, Resource, fixed, share},
     cycle::{
         Cycle,
         placement::{Mode, Scope},
@@ -16,6 +16,15 @@ use crate::{
 
 /// How many holders of a short resource are named.
 const HOLDERS: usize = 5;
+
+/// Adds a run of equal refusals to the counts.
+fn enter(counts: &mut BTreeMap<NodeRefusal, (u32, i64)>, run: Option<(NodeRefusal, u32, i64)>) {
+    if let Some((refusal, count, missing)) = run {
+        let entry = counts.entry(refusal).or_insert((0, i64::MAX));
+        entry.0 += count;
+        entry.1 = entry.1.min(missing);
+    }
+}
 
 impl Cycle<'_> {
     /// The cause of a group's refusal: one of its pods found no place after `placed` others had.
@@ -56,6 +65,7 @@ impl Cycle<'_> {
             .or_else(|| self.cluster.claims_refusal(pod).filter(|_| self.policy.plugins.dynamic_resources))
             .or_else(|| self.larger_than_any_node(pod));
         if everywhere.is_none() {
+            let mut run: Option<(NodeRefusal, u32, i64)> = None;
             for index in 0..self.cluster.nodes.len() {
                 let node = NodeId::of(index);
                 if !self.cluster.nodes[index].exists || scope.nodes.as_ref().is_some_and(|nodes| !nodes.contains(node))
@@ -66,10 +76,18 @@ impl Cycle<'_> {
                     NodeRefusal::Short(resource, missing) => (NodeRefusal::Short(resource, 0), missing),
                     other => (other, 0),
                 };
-                let entry = counts.entry(refusal).or_insert((0, i64::MAX));
-                entry.0 += 1;
-                entry.1 = entry.1.min(missing);
+                // Neighbours mostly say the same: only the first of a run is looked up.
+                match &mut run {
+                    Some((known, count, least)) if *known == refusal => {
+                        *count += 1;
+                        *least = (*least).min(missing);
+                    }
+                    _ => {
+                        enter(&mut counts, run.replace((refusal, 1, missing)));
+                    }
+                }
             }
+            enter(&mut counts, run);
         }
         let short_of_gpus = counts.keys().any(|refusal| {
             matches!(refusal, NodeRefusal::Short(Resource::Fixed(place), _) if usize::from(*place) == fixed::GPU)
@@ -113,20 +131,23 @@ impl Cycle<'_> {
     }
 
     /// The resource of which a pod asks more than any node has, as a sentence.
-    fn larger_than_any_node(&self, pod: PodId) -> Option<String> {
+    fn larger_than_any_node(&mut self, pod: PodId) -> Option<String> {
         let class = self.cluster.class_of(pod);
-        let nodes = || self.cluster.nodes.iter().filter(|node| node.exists);
-        if nodes().next().is_none() {
-            return None;
-        }
+        let largest = self.largest_node.get_or_insert_with(|| {
+            let mut largest: Option<Amounts> = None;
+            for node in self.cluster.nodes.iter().filter(|node| node.exists) {
+                largest.get_or_insert_with(Amounts::default).widen(&node.total);
+            }
+            largest
+        });
+        let largest = largest.as_ref()?;
         let names = ["CPU cores", "memory", "GPUs", "pods", "ephemeral storage"];
         let fixed_places =
             (0..fixed::COUNT).map(|place| (names[place], Resource::Fixed(u8::try_from(place).unwrap_or(0))));
         let extended =
             class.amounts.extended.iter().map(|(word, _)| (self.cluster.word(*word), Resource::Extended(*word)));
         for (name, resource) in fixed_places.chain(extended) {
-            let wanted = class.amounts.of(resource);
-            let most = nodes().map(|node| node.total.of(resource)).max().unwrap_or(0);
+            let (wanted, most) = (class.amounts.of(resource), largest.of(resource));
             if wanted > most {
                 return Some(if most == 0 {
                     format!("the workload requested {wanted} {name}, but none are available in the node pool")

@@ -120,10 +120,12 @@ impl Cycle<'_> {
         Err(attempt.refusals)
     }
 
-    /// Why nobody's leaving can help: a pod fits no node even if it were empty, or all of them fit as things are and nobody who could
-    /// leave stands against them.
+    /// Why nobody's leaving can help: a pod fits no node even if it were empty, or there is room for all of them, though they
+    /// were turned down, and nobody who could leave stands against them.
     fn hopeless(&mut self, search: &Search, room: &Room) -> Option<VictimRefusal> {
         let told = self.refusals.get(&search.beneficiary).map_or(&[][..], |causes| causes);
+        let turned_down =
+            told.iter().any(|cause| matches!(cause, Cause::Gang { .. } | Cause::Pod { .. } | Cause::SameAs(_)));
         if told.iter().any(|cause| matches!(cause, Cause::TopologyUnknown(_))) {
             return Some(VictimRefusal::NeverFits);
         }
@@ -158,7 +160,7 @@ impl Cycle<'_> {
         if over_limit && search.action == Action::Consolidation {
             return Some(VictimRefusal::NoRoom);
         }
-        (seen.len() == 1 && room.is_enough() && !opposed && !over_limit).then_some(VictimRefusal::NoRoom)
+        (turned_down && seen.len() == 1 && room.is_enough() && !opposed && !over_limit).then_some(VictimRefusal::NoRoom)
     }
 
     /// Whether some node would hold a pod of a class if it were empty.
