@@ -283,18 +283,19 @@ impl TakingOrder {
 impl Leaf {
     /// Who gives next; `None` if nobody is left.
     fn next(&self, view: &View) -> Option<Next> {
-        let state = |group: GroupId| (group, view.cluster.groups[group.index()].elastic_state());
-        let heads = self.fresh.iter().enumerate().filter_map(|(list, groups)| Some((list, groups.head()?)));
-        let fresh = heads.min_by(|a, b| compare_victims(view, state(a.1), state(b.1)));
-        match (fresh, self.again.last()) {
+        // Who was only promised something loses nothing by giving it back: promises go before what runs.
+        if let Some(group) = self.fresh[1].head() {
+            return Some(Next::Fresh(1, group));
+        }
+        match (self.fresh[0].head(), self.again.last()) {
             (None, None) => None,
             (None, Some(_)) => Some(Next::Again),
-            (Some((_, group)), Some(giver))
-                if compare_victims(view, state(group), (giver.group, giver.state())) != Ordering::Less =>
-            {
-                Some(Next::Again)
+            (Some(group), Some(giver)) => {
+                let state = view.cluster.groups[group.index()].elastic_state();
+                let first = compare_victims(view, (group, state), (giver.group, giver.state())) == Ordering::Less;
+                Some(if first { Next::Fresh(0, group) } else { Next::Again })
             }
-            (Some((list, group)), _) => Some(Next::Fresh(list, group)),
+            (Some(group), None) => Some(Next::Fresh(0, group)),
         }
     }
 
