@@ -108,7 +108,7 @@ struct Cycle<'a> {
     plan: Plan,
     /// Why groups wait, as found out so far.
     refusals: BTreeMap<GroupId, Vec<Cause>>,
-    /// By queue: preemptible groups that had nothing before this cycle and got something in it.
+    /// By queue: preemptible groups that got something in this cycle.
     promised: FxHashMap<QueueId, victims::Promised>,
     /// Groups that lost what this cycle had given or promised them, or got something else for it, and for whom.
     withdrawn: FxHashMap<GroupId, GroupId>,
@@ -236,7 +236,7 @@ impl<'a> Cycle<'a> {
     /// Notes that a group got something: in this cycle it may have to give it back.
     fn note_promise(&mut self, id: GroupId) {
         let group = &self.cluster.groups[id.index()];
-        let Some(queue) = group.queue.filter(|_| group.preemptible && group.running_place == u32::MAX) else { return };
+        let Some(queue) = group.queue.filter(|_| group.preemptible) else { return };
         self.promised.entry(queue).or_default().push(id);
     }
 

@@ -48,7 +48,7 @@ impl Cycle<'_> {
         decisions.reverse();
         for decision in &mut decisions {
             if let Decision::Evict(eviction) = decision {
-                let lost = |group: &GroupId| self.group(*group).active_allocated() == 0;
+                let lost = |group: &GroupId| self.got_nothing(*group);
                 let heir = |group: &GroupId| self.withdrawn.get(group).copied().filter(|_| lost(group));
                 // Nobody is withdrawn for more groups than there are.
                 let heirs = std::iter::successors(eviction.beneficiary, heir).take(self.withdrawn.len() + 1);
@@ -79,6 +79,12 @@ impl Cycle<'_> {
             spared.insert(eviction.pod);
         }
         spared
+    }
+
+    /// Whether this cycle leaves a group without anything new.
+    fn got_nothing(&self, group: GroupId) -> bool {
+        let group = self.group(group);
+        group.count(Status::Allocated) == 0 && group.count(Status::Pipelined) == 0
     }
 
     fn holds(&self, placed: &Placed, status: Status) -> bool {

@@ -117,7 +117,7 @@ impl Cycle<'_> {
                     }
                 }
                 again.narrow(&self.view(), &queues);
-            } else if placed && self.has_lost(group) {
+            } else if placed && self.has_lost(group, batches) {
                 again.push_all(&self.view(), vec![group]);
             } else {
                 left -= 1;
@@ -139,12 +139,13 @@ impl Cycle<'_> {
         fits
     }
 
-    /// Whether a group still has evicted pods without a place, or had only promises and lacks some.
-    fn has_lost(&self, group: GroupId) -> bool {
-        let described = self.group(group);
-        let promised = described.running_place == u32::MAX;
-        let mut pods = described.podsets.iter().flat_map(|podset| &podset.pods);
-        pods.any(|pod| self.cluster.pods[pod.index()].is_evicted() || (promised && self.cluster.is_waiting(*pod)))
+    /// Whether a group still lacks places that it had or was promised.
+    fn has_lost(&self, group: GroupId, batches: &[&Batch]) -> bool {
+        let mut pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
+        pods.any(|pod| self.cluster.pods[pod.index()].is_evicted())
+            || batches
+                .iter()
+                .any(|batch| batch.group == group && batch.pods.iter().any(|pod| self.cluster.is_waiting(*pod)))
     }
 
     /// Victims that were given another place though their own is still free stay where they are.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::{
     amounts::Shares,
-    cluster::Cluster,
+    cluster::{Cluster, status::Status},
     cycle::{Cycle, order::View, queue_key::QueueKey, tasks::is_evictable},
     ids::{GroupId, PodId, QueueId},
 };
@@ -59,6 +59,10 @@ struct Leaf {
     again: Vec<Giver>,
 }
 
+/// The places in [`Leaf::fresh`].
+const RUNNING: usize = 0;
+const PROMISED: usize = 1;
+
 /// Groups in the order in which they would give.
 #[derive(Clone, Debug, Default)]
 struct List {
@@ -72,7 +76,7 @@ impl List {
     }
 }
 
-/// Groups of a queue that had nothing before this cycle and were given or promised places in it.
+/// Groups of a queue that were given or promised places in this cycle.
 #[derive(Debug, Default)]
 pub struct Promised {
     groups: Vec<GroupId>,
@@ -155,7 +159,7 @@ impl Cycle<'_> {
             groups.sort_unstable_by(|a, b| view.compare_groups(*b, *a));
             Roster { version, groups: groups.into(), spent: 0 }
         });
-        while roster.groups.get(roster.spent).is_some_and(|group| !can_give(self.cluster, *group)) {
+        while roster.groups.get(roster.spent).is_some_and(|group| !can_give(self.cluster, *group, RUNNING)) {
             roster.spent += 1;
         }
         let result = (Arc::clone(&roster.groups), roster.spent);
@@ -189,8 +193,8 @@ impl Cycle<'_> {
         order: &mut TakingOrder,
         eligible: &mut dyn FnMut(&Self, GroupId) -> bool,
     ) -> Option<Batch> {
-        for list in order.leaves.iter_mut().flat_map(|leaf| &mut leaf.fresh) {
-            while list.head().is_some_and(|group| !can_give(self.cluster, group) || !eligible(self, group)) {
+        for (kind, list) in order.leaves.iter_mut().flat_map(|leaf| leaf.fresh.iter_mut().enumerate()) {
+            while list.head().is_some_and(|group| !can_give(self.cluster, group, kind) || !eligible(self, group)) {
                 list.next += 1;
             }
         }
@@ -199,7 +203,7 @@ impl Cycle<'_> {
         let mut giver = match leaf.next(&self.view())? {
             Next::Fresh(list, group) => {
                 leaf.fresh[list].next += 1;
-                Giver { group, batches: self.batches(group).into(), next: 0 }
+                Giver { group, batches: self.batches(group, list).into(), next: 0 }
             }
             Next::Again => leaf.again.pop()?,
         };
@@ -216,20 +220,28 @@ impl Cycle<'_> {
         Some(batch)
     }
 
-    /// Everything a group can give, in order.
-    fn batches(&mut self, group: GroupId) -> Vec<Batch> {
+    /// Everything a group can give, in order: what this cycle gave or promised it at once, or what it had before.
+    fn batches(&mut self, group: GroupId, list: usize) -> Vec<Batch> {
         let Some(queue) = self.group(group).queue else { return Vec::new() };
+        let podsets = self.group(group).podsets.iter();
+        let mut new: SmallVec<[PodId; 4]> =
+            podsets.flat_map(|podset| &podset.pods).copied().filter(|pod| is_new(self.cluster, *pod)).collect();
+        if list == PROMISED {
+            new.sort_unstable_by(|a, b| self.tasks().compare_pods(*b, *a));
+            let charge = self.charge_of_all(&new);
+            return vec![Batch { group, queue, pods: new, charge }];
+        }
         let checkpoint = self.cluster.checkpoint();
+        for pod in new {
+            self.cluster.evict(pod);
+        }
         let mut batches = Vec::new();
         loop {
             let pods = self.tasks().to_evict(group);
             if pods.is_empty() {
                 break;
             }
-            let mut charge = Shares::default();
-            for pod in &pods {
-                charge.add(&self.cluster.charge_of(*pod));
-            }
+            let charge = self.charge_of_all(&pods);
             let all = pods.len() as u32 >= self.group(group).active_allocated();
             if !all {
                 for pod in &pods {
@@ -243,6 +255,14 @@ impl Cycle<'_> {
         }
         self.cluster.rollback(checkpoint);
         batches
+    }
+
+    fn charge_of_all(&self, pods: &[PodId]) -> Shares {
+        let mut charge = Shares::default();
+        for pod in pods {
+            charge.add(&self.cluster.charge_of(*pod));
+        }
+        charge
     }
 }
 
@@ -284,18 +304,18 @@ impl Leaf {
     /// Who gives next; `None` if nobody is left.
     fn next(&self, view: &View) -> Option<Next> {
         // Who was only promised something loses nothing by giving it back: promises go before what runs.
-        if let Some(group) = self.fresh[1].head() {
-            return Some(Next::Fresh(1, group));
+        if let Some(group) = self.fresh[PROMISED].head() {
+            return Some(Next::Fresh(PROMISED, group));
         }
-        match (self.fresh[0].head(), self.again.last()) {
+        match (self.fresh[RUNNING].head(), self.again.last()) {
             (None, None) => None,
             (None, Some(_)) => Some(Next::Again),
             (Some(group), Some(giver)) => {
                 let state = view.cluster.groups[group.index()].elastic_state();
                 let first = compare_victims(view, (group, state), (giver.group, giver.state())) == Ordering::Less;
-                Some(if first { Next::Fresh(0, group) } else { Next::Again })
+                Some(if first { Next::Fresh(RUNNING, group) } else { Next::Again })
             }
-            (Some(group), None) => Some(Next::Fresh(0, group)),
+            (Some(group), None) => Some(Next::Fresh(RUNNING, group)),
         }
     }
 
@@ -336,10 +356,17 @@ fn compare_victims(view: &View, (one, state): (GroupId, u8), (other, other_state
         .then_with(|| b.key.cmp(&a.key))
 }
 
-/// Whether a group has pods that can be evicted.
-fn can_give(cluster: &Cluster, group: GroupId) -> bool {
+/// Whether a group has something to give: what it had before this cycle, or what it got in it.
+fn can_give(cluster: &Cluster, group: GroupId, list: usize) -> bool {
     let group = &cluster.groups[group.index()];
-    group.podsets.iter().any(|podset| podset.pods.iter().any(|pod| is_evictable(cluster, *pod)))
+    let mut pods = group.podsets.iter().flat_map(|podset| &podset.pods);
+    pods.any(|pod| is_evictable(cluster, *pod) && is_new(cluster, *pod) == (list == PROMISED))
+}
+
+/// Whether this cycle gave or promised a pod its place.
+fn is_new(cluster: &Cluster, pod: PodId) -> bool {
+    let pod = &cluster.pods[pod.index()];
+    pod.fact == Status::Pending && pod.place.status.is_active_allocated()
 }
 
 /// What a group's pods cost its queue.
