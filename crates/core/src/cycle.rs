@@ -112,6 +112,8 @@ struct Cycle<'a> {
     promised: FxHashMap<QueueId, victims::Promised>,
     /// Groups that lost what this cycle had given or promised them, or got something else for it, and for whom.
     withdrawn: FxHashMap<GroupId, GroupId>,
+    /// By queue: what its pods held before the cycle, without those whose eviction was decided.
+    lasting: Vec<Shares>,
     /// How pods stood whose eviction was decided.
     evicted: FxHashMap<PodId, Status>,
     /// The places that were promised to the group being served, while it is served there.
@@ -134,7 +136,9 @@ impl<'a> Cycle<'a> {
         cluster.refresh_terminating(now, policy.stuck_after);
         cluster.journal.trim(cluster.nodes.len());
         let memories = cluster.gpu_memories();
+        let lasting = cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
         let mut cycle = Self {
+            lasting,
             total: cluster.capacity(),
             cluster,
             policy,

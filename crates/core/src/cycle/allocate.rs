@@ -53,7 +53,8 @@ impl Cycle<'_> {
         if steps.is_empty() {
             return Ok(());
         }
-        let fresh = self.group(group).active_allocated() == 0;
+        let described = self.group(group);
+        let fresh = described.active_allocated() == described.count(Status::Pipelined);
         self.place_group(group, steps, Mode::Now)?;
         self.wait_together(group, steps);
         self.commit_placement(group, steps, fresh);
@@ -63,17 +64,17 @@ impl Cycle<'_> {
     /// Writes down that a step was placed.
     fn commit_placement(&mut self, group: GroupId, steps: &Steps, fresh: bool) {
         self.note_promise(group);
-        let mut all_now = true;
+        let mut starts = false;
         for pod in pods_of(steps) {
             let placed = self.placed(pod);
             if self.cluster.pods[pod.index()].place.status == Status::Allocated {
+                starts = true;
                 self.plan.decisions.push(Decision::Bind(placed));
             } else {
-                all_now = false;
                 self.plan.decisions.push(Decision::Pipeline(placed));
             }
         }
-        if fresh && all_now {
+        if fresh && starts {
             self.plan.decisions.push(Decision::Started { group, at: self.now });
         }
     }

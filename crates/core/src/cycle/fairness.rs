@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::{
     amounts::Shares,
+    cluster::status::Status,
     cycle::{
         Cycle,
         capacity::{allocatable, exceeds, quotas, within},
@@ -23,6 +24,13 @@ use crate::{
 
 /// What queues held before anything was taken.
 pub type Holdings = BTreeMap<QueueId, Shares>;
+
+/// What is taken at once.
+struct Vector {
+    charge: Shares,
+    /// Whether it ran before this cycle; otherwise only a promise is taken back.
+    runs: bool,
+}
 
 impl Cycle<'_> {
     /// Whether a waiting group may have others evicted in other queues: with it its queue stays within its fair share.
@@ -84,11 +92,16 @@ impl Cycle<'_> {
         let group = self.group(reclaimer);
         let Some(leaf) = group.queue else { return Err(VictimRefusal::NoCandidates) };
         let before = held.clone();
+        // What queues held before the cycle, without what was taken since: promises of this cycle do not make what runs a surplus.
+        let mut lasting: BTreeMap<QueueId, Shares> = BTreeMap::new();
         let mut involved: BTreeMap<QueueId, Shares> = BTreeMap::new();
         for (victim, vectors) in self.vectors(outcome) {
             let Some((ours, theirs)) = self.cluster.leveled(leaf, victim) else { return Err(VictimRefusal::Unfair) };
-            for vector in vectors {
-                let rest = held.get(&theirs).copied().unwrap_or_default();
+            for Vector { charge: vector, runs } in vectors {
+                let mut rest = held.get(&theirs).copied().unwrap_or_default();
+                if runs {
+                    rest = *lasting.entry(theirs).or_insert_with(|| self.lasting[theirs.index()]);
+                }
                 let ours_held = before.get(&ours).copied().unwrap_or_default();
                 let above_share = exceeds(&rest, &allocatable(self.cluster, theirs));
                 let within_quota = within(&ours_held.plus(request), &quotas(self.cluster, ours));
@@ -96,6 +109,9 @@ impl Cycle<'_> {
                     return Err(VictimRefusal::Unfair);
                 }
                 for queue in self.cluster.chain(victim) {
+                    if runs {
+                        lasting.entry(queue).or_insert_with(|| self.lasting[queue.index()]).subtract(&vector);
+                    }
                     held.entry(queue).or_default().subtract(&vector);
                     involved.entry(queue).or_default().add(&vector);
                 }
@@ -151,7 +167,7 @@ impl Cycle<'_> {
     }
 
     /// By victim queue, what is taken: each surplus pod alone, the rest of a group together.
-    fn vectors(&self, outcome: &Outcome) -> Vec<(QueueId, Vec<Shares>)> {
+    fn vectors(&self, outcome: &Outcome) -> Vec<(QueueId, Vec<Vector>)> {
         let mut by_group: Vec<(GroupId, Vec<PodId>)> = Vec::new();
         let mut places: FxHashMap<GroupId, usize> = FxHashMap::default();
         let replaced = outcome.moved.iter().filter(|_| !self.policy.consolidating_reclaim);
@@ -162,7 +178,7 @@ impl Cycle<'_> {
             });
             by_group[place].1.push(*pod);
         }
-        let mut by_queue: Vec<(QueueId, Vec<Shares>)> = Vec::new();
+        let mut by_queue: Vec<(QueueId, Vec<Vector>)> = Vec::new();
         for (group, pods) in by_group {
             let Some(queue) = self.group(group).queue else { continue };
             let vectors = self.group_vectors(group, &pods);
@@ -174,7 +190,7 @@ impl Cycle<'_> {
         by_queue
     }
 
-    fn group_vectors(&self, group: GroupId, pods: &[PodId]) -> Vec<Shares> {
+    fn group_vectors(&self, group: GroupId, pods: &[PodId]) -> Vec<Vector> {
         let described = self.group(group);
         let taken = |podset: usize| {
             pods.iter().filter(|pod| usize::from(self.cluster.pods[pod.index()].podset) == podset).count()
@@ -189,18 +205,26 @@ impl Cycle<'_> {
             .collect();
         let mut vectors = Vec::new();
         let mut core = Shares::default();
+        let mut promised = Shares::default();
         for pod in pods {
             let charge = self.cluster.charge_of(*pod);
+            if self.cluster.pods[pod.index()].fact == Status::Pending {
+                promised.add(&charge);
+                continue;
+            }
             match surplus.get_mut(usize::from(self.cluster.pods[pod.index()].podset)) {
                 Some(left) if *left > 0 => {
                     *left -= 1;
-                    vectors.push(charge);
+                    vectors.push(Vector { charge, runs: true });
                 }
                 _ => core.add(&charge),
             }
         }
+        if !promised.is_zero() {
+            vectors.insert(0, Vector { charge: promised, runs: false });
+        }
         if !core.is_zero() {
-            vectors.push(core);
+            vectors.push(Vector { charge: core, runs: true });
         }
         vectors
     }
@@ -210,7 +234,7 @@ impl Cycle<'_> {
 fn before_fixed(cycle: &Cycle, queue: QueueId, reclaimer: GroupId) -> Shares {
     let mut fixed = cycle.cluster.queues[queue.index()].sum.fixed;
     for pod in cycle.group(reclaimer).podsets.iter().flat_map(|podset| &podset.pods) {
-        if cycle.cluster.pods[pod.index()].place.status == crate::cluster::status::Status::Pipelined {
+        if cycle.cluster.pods[pod.index()].place.status == Status::Pipelined {
             fixed.subtract(&cycle.cluster.charge_of(*pod));
         }
     }

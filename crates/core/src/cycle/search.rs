@@ -27,7 +27,7 @@ use crate::{
         room::{Movers, Room},
         scenario::Outcome,
         tasks::Steps,
-        victims::{Batch, TakingOrder},
+        victims::{Batch, Promises, TakingOrder},
     },
     delta::Gpus,
     ids::{ClassId, GroupId, NodeId, PodId, QueueId},
@@ -87,7 +87,8 @@ impl Cycle<'_> {
             self.plan.stats.searches_refused += 1;
             return Err(vec![(refusal, 1)]);
         }
-        let mut order = self.taking_order(search.queues);
+        let promises = if search.action == Action::Reclaim { Promises::First } else { Promises::InTurn };
+        let mut order = self.taking_order(search.queues, promises);
         let mut next_look = 0;
         while let Some(batch) = self.next_batch(search, rules, &mut attempt, &mut order) {
             room.add(self, &batch);
@@ -341,6 +342,11 @@ impl Cycle<'_> {
                     moved,
                 }));
                 if !moved {
+                    let charge = self.cluster.charge_of(*pod);
+                    let queue = self.group(*group).queue;
+                    for queue in queue.into_iter().flat_map(|queue| self.cluster.chain(queue)) {
+                        self.lasting[queue.index()].subtract(&charge);
+                    }
                     self.evicted.insert(*pod, self.cluster.pods[pod.index()].fact);
                     self.cluster.confirm_eviction(*pod);
                 }

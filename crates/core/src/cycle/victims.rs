@@ -38,9 +38,19 @@ pub struct Batch {
     pub charge: Shares,
 }
 
+/// When promises of this cycle are taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promises {
+    /// Before anything that runs: nobody loses what a queue rightly holds for what it was just promised.
+    First,
+    /// In the turn of the group.
+    InTurn,
+}
+
 /// Batches in the order in which they would be taken.
 #[derive(Debug)]
 pub struct TakingOrder {
+    promises: Promises,
     leaves: Vec<Leaf>,
     /// By queue: what was taken below it.
     taken: Vec<Shares>,
@@ -111,9 +121,10 @@ struct Giver {
 
 impl Cycle<'_> {
     /// The order of victims of some leaf queues.
-    pub(super) fn taking_order(&mut self, queues: &[QueueId]) -> TakingOrder {
+    pub(super) fn taking_order(&mut self, queues: &[QueueId], promises: Promises) -> TakingOrder {
         let count = self.cluster.queues.len();
         let mut order = TakingOrder {
+            promises,
             leaves: Vec::with_capacity(queues.len()),
             taken: vec![Shares::default(); count],
             leaf_of: vec![u32::MAX; count],
@@ -193,17 +204,19 @@ impl Cycle<'_> {
         order: &mut TakingOrder,
         eligible: &mut dyn FnMut(&Self, GroupId) -> bool,
     ) -> Option<Batch> {
+        let promises = order.promises;
         for (kind, list) in order.leaves.iter_mut().flat_map(|leaf| leaf.fresh.iter_mut().enumerate()) {
-            while list.head().is_some_and(|group| !can_give(self.cluster, group, kind) || !eligible(self, group)) {
+            while list.head().is_some_and(|group| !gives(self.cluster, group, kind, promises) || !eligible(self, group))
+            {
                 list.next += 1;
             }
         }
         let leaf = order.last_leaf(&self.view())?;
         let leaf = &mut order.leaves[leaf];
-        let mut giver = match leaf.next(&self.view())? {
+        let mut giver = match leaf.next(&self.view(), promises)? {
             Next::Fresh(list, group) => {
                 leaf.fresh[list].next += 1;
-                Giver { group, batches: self.batches(group, list).into(), next: 0 }
+                Giver { group, batches: self.batches(group, list, promises).into(), next: 0 }
             }
             Next::Again => leaf.again.pop()?,
         };
@@ -221,12 +234,14 @@ impl Cycle<'_> {
     }
 
     /// Everything a group can give, in order: what this cycle gave or promised it at once, or what it had before.
-    fn batches(&mut self, group: GroupId, list: usize) -> Vec<Batch> {
+    fn batches(&mut self, group: GroupId, list: usize, promises: Promises) -> Vec<Batch> {
         let Some(queue) = self.group(group).queue else { return Vec::new() };
         let podsets = self.group(group).podsets.iter();
         let mut new: SmallVec<[PodId; 4]> =
             podsets.flat_map(|podset| &podset.pods).copied().filter(|pod| is_new(self.cluster, *pod)).collect();
-        if list == PROMISED {
+        if promises == Promises::InTurn {
+            new.clear();
+        } else if list == PROMISED {
             new.sort_unstable_by(|a, b| self.tasks().compare_pods(*b, *a));
             let charge = self.charge_of_all(&new);
             return vec![Batch { group, queue, pods: new, charge }];
@@ -295,33 +310,37 @@ impl TakingOrder {
         } else {
             place as usize
         };
-        let taken = self.taken[queue.index()].plus(&self.leaves[leaf].head_charge(view)?);
+        let taken = self.taken[queue.index()].plus(&self.leaves[leaf].head_charge(view, self.promises)?);
         Some((QueueKey::taking(view.cluster, queue, &taken, &view.total), leaf))
     }
 }
 
 impl Leaf {
     /// Who gives next; `None` if nobody is left.
-    fn next(&self, view: &View) -> Option<Next> {
-        // Who was only promised something loses nothing by giving it back: promises go before what runs.
-        if let Some(group) = self.fresh[PROMISED].head() {
+    fn next(&self, view: &View, promises: Promises) -> Option<Next> {
+        if promises == Promises::First
+            && let Some(group) = self.fresh[PROMISED].head()
+        {
             return Some(Next::Fresh(PROMISED, group));
         }
-        match (self.fresh[RUNNING].head(), self.again.last()) {
+        let state = |group: GroupId| (group, view.cluster.groups[group.index()].elastic_state());
+        let heads = self.fresh.iter().enumerate().filter_map(|(list, groups)| Some((list, groups.head()?)));
+        let fresh = heads.min_by(|a, b| compare_victims(view, state(a.1), state(b.1)));
+        match (fresh, self.again.last()) {
             (None, None) => None,
             (None, Some(_)) => Some(Next::Again),
-            (Some(group), Some(giver)) => {
-                let state = view.cluster.groups[group.index()].elastic_state();
-                let first = compare_victims(view, (group, state), (giver.group, giver.state())) == Ordering::Less;
-                Some(if first { Next::Fresh(RUNNING, group) } else { Next::Again })
+            (Some((_, group)), Some(giver))
+                if compare_victims(view, state(group), (giver.group, giver.state())) != Ordering::Less =>
+            {
+                Some(Next::Again)
             }
-            (Some(group), None) => Some(Next::Fresh(RUNNING, group)),
+            (Some((list, group)), _) => Some(Next::Fresh(list, group)),
         }
     }
 
     /// What the next giver holds.
-    fn head_charge(&self, view: &View) -> Option<Shares> {
-        if let Next::Fresh(_, group) = self.next(view)? {
+    fn head_charge(&self, view: &View, promises: Promises) -> Option<Shares> {
+        if let Next::Fresh(_, group) = self.next(view, promises)? {
             return Some(held(view.cluster, group));
         }
         let giver = self.again.last()?;
@@ -354,6 +373,17 @@ fn compare_victims(view: &View, (one, state): (GroupId, u8), (other, other_state
         .then_with(|| if plugins.elastic { other_state.cmp(&state) } else { Ordering::Equal })
         .then_with(|| b.created.cmp(&a.created))
         .then_with(|| b.key.cmp(&a.key))
+}
+
+/// Whether a group has its turn in a list: each group is in one, unless promises are taken first.
+fn gives(cluster: &Cluster, group: GroupId, list: usize, promises: Promises) -> bool {
+    match promises {
+        Promises::First => can_give(cluster, group, list),
+        Promises::InTurn => {
+            let ran = cluster.groups[group.index()].running_place != u32::MAX;
+            ran == (list == RUNNING) && (can_give(cluster, group, RUNNING) || can_give(cluster, group, PROMISED))
+        }
+    }
 }
 
 /// Whether a group has something to give: what it had before this cycle, or what it got in it.

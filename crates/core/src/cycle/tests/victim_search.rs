@@ -112,7 +112,7 @@ fn explore(world: &World, action: Action) -> Explored {
     let memory = if action == Action::Reclaim { cycle.smallest_gpu } else { cycle.largest_gpu };
     let table = Table { action, group, queue, request: cycle.tasks().cost(&steps, memory), order: &order };
     let givers = table.givers(&cycle);
-    let mut taking = cycle.taking_order(&givers);
+    let mut taking = cycle.taking_order(&givers, crate::cycle::victims::Promises::InTurn);
     let mut batches = Vec::new();
     while let Some(batch) = cycle.take_next(&mut taking, &mut |cycle, victim| table.may_lose(cycle, victim)) {
         batches.push(batch);
