@@ -36,7 +36,7 @@ mod victims;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::{
     order::{ServingOrder, View, WaitingList},
@@ -112,6 +112,8 @@ struct Cycle<'a> {
     promised: FxHashMap<QueueId, victims::Promised>,
     /// Groups that lost what this cycle had given or promised them, or got something else for it, and for whom.
     withdrawn: FxHashMap<GroupId, GroupId>,
+    /// Groups for which somebody was evicted or moved.
+    costly: FxHashSet<GroupId>,
     /// By queue: what its pods held before the cycle, without those whose eviction was decided.
     lasting: Vec<Shares>,
     /// How pods stood whose eviction was decided.
@@ -139,6 +141,7 @@ impl<'a> Cycle<'a> {
         let lasting = cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
         let mut cycle = Self {
             lasting,
+            costly: FxHashSet::default(),
             total: cluster.capacity(),
             cluster,
             policy,

@@ -7,6 +7,7 @@ use crate::{
     cycle::Cycle,
     ids::{GroupId, PodId},
     plan::{Cause, Decision, GroupRefusal, Placed, Plan},
+    policy::Action,
 };
 
 impl Cycle<'_> {
@@ -52,7 +53,10 @@ impl Cycle<'_> {
                 let heir = |group: &GroupId| self.withdrawn.get(group).copied().filter(|_| lost(group));
                 // Nobody is withdrawn for more groups than there are.
                 let heirs = std::iter::successors(eviction.beneficiary, heir).take(self.withdrawn.len() + 1);
-                eviction.beneficiary = heirs.last();
+                let heir = heirs.last();
+                if heir != eviction.beneficiary {
+                    (eviction.beneficiary, eviction.action) = (heir, Action::Reclaim);
+                }
             }
         }
         self.plan.decisions = decisions;

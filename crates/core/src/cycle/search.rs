@@ -197,8 +197,10 @@ impl Cycle<'_> {
         }
         let refusals = &mut attempt.refusals;
         self.take_next(order, &mut |cycle, group| {
+            // What was made room for is only taken back by reclaim, which then stands for those who made room.
+            let costly = search.action != Action::Reclaim && cycle.costly.contains(&group);
             let own = group == search.beneficiary;
-            let eligible = if own { Err(VictimRefusal::NoRoom) } else { rules.eligible(cycle, group) };
+            let eligible = if own || costly { Err(VictimRefusal::NoRoom) } else { rules.eligible(cycle, group) };
             eligible.map_err(|refusal| count(refusals, refusal)).is_ok()
         })
     }
@@ -356,6 +358,9 @@ impl Cycle<'_> {
             if let Some(group) = self.cluster.pods[pod.index()].group {
                 self.withdrawn.insert(group, search.beneficiary);
             }
+        }
+        if !outcome.evicted.is_empty() || !outcome.moved.is_empty() {
+            self.costly.insert(search.beneficiary);
         }
         self.note_promise(search.beneficiary);
         let mut placed: Vec<PodId> = super::gang::pods_of(search.steps).collect();
