@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 
 use fixedbitset::FixedBitSet;
+use rustc_hash::FxHashMap;
 
 use crate::{
     amounts::fixed,
@@ -40,12 +41,39 @@ pub struct Ranking {
     bands: Option<Bands>,
     /// (topology band reversed, score, rank) of each node that fits.
     order: BTreeSet<(u8, u64, u32)>,
-    /// The score of each node in `order`.
-    scores: Vec<Option<u64>>,
-    /// Nodes that do whatever runs on them.
-    suitable: FixedBitSet,
+    /// Nodes that do whatever runs on them, with the score of those in `order`.
+    scores: Scores,
     read: Bookmark,
     nodes_version: u64,
+}
+
+/// Scores of nodes: of most of them, or of the few of a set.
+#[derive(Debug)]
+enum Scores {
+    /// By node; which of them do is told by the bits.
+    Many(FixedBitSet, Vec<Option<u64>>),
+    /// Only of nodes that do.
+    Few(FxHashMap<NodeId, Option<u64>>),
+}
+
+impl Scores {
+    /// The score of a node; `None` if it does not do or does not fit.
+    fn get(&self, node: NodeId) -> Option<u64> {
+        match self {
+            Self::Many(_, scores) => scores.get(node.index()).copied().flatten(),
+            Self::Few(scores) => scores.get(&node).copied().flatten(),
+        }
+    }
+
+    /// Replaces the score of a node that does, and returns the old one; `None` if the node does not do.
+    fn replace(&mut self, node: NodeId, score: impl FnOnce() -> Option<u64>) -> Option<(Option<u64>, Option<u64>)> {
+        let entry = match self {
+            Self::Many(suitable, scores) => scores.get_mut(node.index()).filter(|_| suitable.contains(node.index())),
+            Self::Few(scores) => scores.get_mut(&node),
+        }?;
+        let new = score();
+        Some((std::mem::replace(entry, new), new))
+    }
 }
 
 impl Ranking {
@@ -63,8 +91,7 @@ impl Ranking {
             members,
             bands,
             order: BTreeSet::new(),
-            scores: Vec::new(),
-            suitable: FixedBitSet::new(),
+            scores: Scores::Few(FxHashMap::default()),
             read: cluster.journal.end(),
             nodes_version: 0,
         };
@@ -95,50 +122,58 @@ impl Ranking {
     /// Whether a node is among them.
     #[must_use]
     pub fn contains(&self, node: NodeId) -> bool {
-        self.scores.get(node.index()).is_some_and(Option::is_some)
+        self.scores.get(node).is_some()
     }
 
     fn rebuild(&mut self, cluster: &Cluster, policy: &Policy) {
         let class = cluster.class(self.class);
-        let count = cluster.nodes.len();
-        if self.nodes_version != cluster.nodes_version || self.suitable.len() != count {
-            self.suitable = FixedBitSet::with_capacity(count);
-            for (index, node) in cluster.nodes.iter().enumerate() {
-                let member = self.members.as_ref().is_none_or(|members| members.contains(NodeId::of(index)));
-                if member && node.exists && suits(cluster, class, node, policy).is_ok() {
-                    self.suitable.insert(index);
+        let suits = |node: &Node| node.exists && suits(cluster, class, node, policy).is_ok();
+        if let Some(members) = &self.members {
+            let nodes = members.nodes().iter().map(|id| (*id, &cluster.nodes[id.index()]));
+            let scores = nodes.filter(|(_, node)| suits(node)).map(|(id, node)| (id, score(class, node, policy)));
+            self.scores = Scores::Few(scores.collect());
+            let scored = members.nodes().iter().map(|node| (*node, self.scores.get(*node)));
+            self.order = self.entries(cluster, scored).collect();
+        } else {
+            let suitable = match std::mem::replace(&mut self.scores, Scores::Few(FxHashMap::default())) {
+                Scores::Many(suitable, _) if self.nodes_version == cluster.nodes_version => suitable,
+                _ => {
+                    let fit = cluster.nodes.iter().enumerate().filter(|(_, node)| suits(node));
+                    let mut suitable = FixedBitSet::with_capacity(cluster.nodes.len());
+                    suitable.extend(fit.map(|(index, _)| index));
+                    suitable
                 }
+            };
+            let mut scores = vec![None; cluster.nodes.len()];
+            for index in suitable.ones() {
+                scores[index] = score(class, &cluster.nodes[index], policy);
             }
-            self.nodes_version = cluster.nodes_version;
+            let scored = scores.iter().enumerate().map(|(index, score)| (NodeId::of(index), *score));
+            self.order = self.entries(cluster, scored).collect();
+            self.scores = Scores::Many(suitable, scores);
         }
-        self.scores = vec![None; count];
-        for index in self.suitable.ones() {
-            self.scores[index] = score(class, &cluster.nodes[index], policy);
-        }
-        let entries =
-            self.scores.iter().enumerate().filter_map(|(index, score)| {
-                Some((self.band(NodeId::of(index)), (*score)?, cluster.nodes[index].rank))
-            });
-        self.order = entries.collect();
+        self.nodes_version = cluster.nodes_version;
         self.read = cluster.journal.end();
     }
 
+    fn entries<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        scored: impl Iterator<Item = (NodeId, Option<u64>)> + 'a,
+    ) -> impl Iterator<Item = (u8, u64, u32)> + 'a {
+        scored.filter_map(|(node, score)| Some((self.band(node), score?, cluster.nodes[node.index()].rank)))
+    }
+
     fn rescore(&mut self, cluster: &Cluster, policy: &Policy, node: NodeId) {
-        if !self.suitable.contains(node.index()) {
-            return;
-        }
         let described = &cluster.nodes[node.index()];
-        let score = score(cluster.class(self.class), described, policy);
-        let old = std::mem::replace(&mut self.scores[node.index()], score);
-        if old == score {
-            return;
-        }
+        let changed = self.scores.replace(node, || score(cluster.class(self.class), described, policy));
+        let Some((old, new)) = changed.filter(|(old, new)| old != new) else { return };
         let band = self.band(node);
         if let Some(old) = old {
             self.order.remove(&(band, old, described.rank));
         }
-        if let Some(score) = score {
-            self.order.insert((band, score, described.rank));
+        if let Some(new) = new {
+            self.order.insert((band, new, described.rank));
         }
     }
 

@@ -3,7 +3,7 @@
 //! Source: kai-core.md §4.4. Victims are judged as one would judge them in the order that is best for the plan: the last one of a queue is taken
 //! while the queue is still above its share, and so are all before it. What groups were placed for is judged by what they got.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kai_core::{
     delta::{PodGroup, Queue},
@@ -167,11 +167,17 @@ fn vectors<'a>(cycle: &Cycle<'a>, victims: &[&Evicting<'a>]) -> Vec<Cost> {
     for victim in victims {
         by_group.entry(&victim.group.key).or_default().push(cycle.cost_before(victim.pod));
     }
+    let evicted: BTreeSet<&str> = cycle
+        .steps
+        .iter()
+        .filter_map(|step| if let Step::Evict(evicting) = step { Some(evicting.pod.uid.as_str()) } else { None })
+        .collect();
     let mut vectors = Vec::new();
     for (key, costs) in by_group {
         let Some(gang) = cycle.gangs.get(key) else { continue };
         let running = gang.count(|pod| cycle.standing(pod) == Standing::Placed);
-        let taken = gang.count(|pod| victims.iter().any(|victim| victim.pod.uid == pod.uid));
+        // Others may have had the surplus already: what is left is the core.
+        let taken = gang.count(|pod| evicted.contains(&pod.uid.as_str()));
         let core = (0..running.len()).any(|place| {
             taken[place] > 0 && running[place] - taken[place] < gang.podsets[place].min.min(running[place])
         });

@@ -6,7 +6,10 @@ use kai_core::{
 };
 use kai_invariants::{Facts, Violation, sample::NOW};
 use kai_trace::{Error, Reader, Recorder, Report, replay};
-use proptest::{prelude::*, test_runner::FileFailurePersistence};
+use proptest::{
+    prelude::*,
+    test_runner::{FileFailurePersistence, RngSeed},
+};
 
 use crate::{
     driver::{Driver, cases},
@@ -17,6 +20,8 @@ proptest! {
     #![proptest_config(ProptestConfig {
         cases: cases(300),
         max_shrink_iters: 4000,
+        // The normal run tries the same cases each time; whoever asks for a number of cases gets new ones.
+        rng_seed: if std::env::var_os("KAI_PROPTEST_CASES").is_some() { RngSeed::Random } else { RngSeed::Fixed(1) },
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     })]
