@@ -37,6 +37,13 @@ pub enum Resource {
     Extended(Word),
 }
 
+impl Resource {
+    /// Whole GPUs served by a device plugin.
+    pub const GPU: Self = Self::Fixed(2);
+    /// Slots for pods.
+    pub const PODS: Self = Self::Fixed(3);
+}
+
 /// How much of each resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Amounts {

@@ -122,8 +122,8 @@ struct Cycle<'a> {
     kept: Vec<(ClassId, NodeId)>,
     /// Who is where, for rules between pods; `None` while nobody has such rules.
     census: Option<Census>,
-    /// The most that any node has of each resource, once it was asked for; `None` inside: there are no nodes.
-    largest_node: Option<Option<Amounts>>,
+    /// The most that any node has of each resource, once it was asked for.
+    largest_node: Option<Amounts>,
     /// GPUs that are or will be free, and when that was counted.
     free_gpus: Option<(Bookmark, i128)>,
 }

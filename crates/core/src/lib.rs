@@ -30,6 +30,7 @@ pub use self::{cluster::Cluster, cycle::plan};
 
 /// How many cases a property test tries: so many, unless `KAI_PROPTEST_CASES` says otherwise.
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests may be told how long to try")]
 pub(crate) fn test_cases(normally: u32) -> u32 {
     std::env::var("KAI_PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(normally)
 }

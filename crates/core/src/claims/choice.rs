@@ -224,7 +224,7 @@ mod tests {
         ) {
             let wishes: Vec<(Vec<u32>, u64)> =
                 wishes.into_iter().map(|(kinds, count)| (kinds.into_iter().collect(), count)).collect();
-            let available: Vec<(u32, u32)> = kinds.iter().copied().enumerate().map(|(place, kind)| (place as u32, kind)).collect();
+            let available: Vec<(u32, u32)> = kinds.iter().copied().enumerate().map(|(place, kind)| (u32::try_from(place).unwrap_or(0), kind)).collect();
             let borrowed: Vec<Wish<'_>> = wishes.iter().map(|(kinds, count)| wish(kinds, *count)).collect();
             let chosen = choose(&borrowed, &available);
             let mut needs: Vec<u64> = wishes.iter().map(|(_, count)| *count).collect();

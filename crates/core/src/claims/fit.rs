@@ -145,11 +145,11 @@ impl Cluster {
             if claim.fact.is_none() {
                 return Err(NodeRefusal::Claims(format!("resource claim `{}` does not exist", claim.key)));
             }
-            if let Stand::Staying { node: home, .. } = claim.stand() {
-                if home != id {
-                    let what = format!("resource claim `{}` is allocated on another node", claim.key);
-                    return Err(NodeRefusal::Claims(what));
-                }
+            if let Stand::Staying { node: home, .. } = claim.stand()
+                && home != id
+            {
+                let what = format!("resource claim `{}` is allocated on another node", claim.key);
+                return Err(NodeRefusal::Claims(what));
             }
         }
         for (when, keep) in [(When::Now, Keep::Yes), (When::Later, Keep::Yes), (When::Later, Keep::No)] {
@@ -271,12 +271,11 @@ impl Cluster {
                 }
             }
         }
-        match open.first() {
-            Some(claim) => format!("devices for resource claim `{}` are in use", claim.key),
-            None => {
-                let needs = node.served_needs(self.class_of(pod)).map(|(served, _)| self.words.text(served.name));
-                format!("devices for `{}` are in use", needs.collect::<Vec<_>>().join("`, `"))
-            }
+        if let Some(claim) = open.first() {
+            format!("devices for resource claim `{}` are in use", claim.key)
+        } else {
+            let needs = node.served_needs(self.class_of(pod)).map(|(served, _)| self.words.text(served.name));
+            format!("devices for `{}` are in use", needs.collect::<Vec<_>>().join("`, `"))
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::{Home, Served};
 use crate::{
-    amounts::{LARGEST, Resource, fixed},
+    amounts::{LARGEST, Resource},
     cluster::{Cluster, pod::Detail, status::Status},
     delta::{self, DeviceResource},
     ids::{ClaimId, NodeId, PodId, Word},
@@ -358,7 +358,7 @@ impl Cluster {
         let served = self.claims.resources.iter().map(|known| {
             let name = words.intern(&known.resource);
             let gpus = known.resource == "nvidia.com/gpu";
-            let resource = if gpus { Resource::Fixed(fixed::GPU as u8) } else { Resource::Extended(name) };
+            let resource = if gpus { Resource::GPU } else { Resource::Extended(name) };
             Served { name, resource, kinds: known.kinds.clone() }
         });
         served.collect()

@@ -121,12 +121,6 @@ impl Classes {
     pub fn iter(&self) -> impl Iterator<Item = &Class> {
         self.list.iter()
     }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.list.len()
-    }
 }
 
 fn build(request: &Request, constraints: &Constraints, words: &mut Words) -> Class {

@@ -223,7 +223,7 @@ impl Node {
         if units == u64::MAX {
             return false;
         }
-        let room = self.devices_with_room(units) as i64;
+        let room = i64::try_from(self.devices_with_room(units)).unwrap_or(0);
         let fresh = (i64::from(devices) - room).max(0);
         // Each device that is opened needs a slot for its reservation pod.
         fresh <= self.future.fixed[fixed::GPU].max(0)

@@ -105,7 +105,8 @@ impl Cycle<'_> {
                 let ours_held = before.get(&ours).copied().unwrap_or_default();
                 let above_share = exceeds(&rest, &allocatable(self.cluster, theirs));
                 let within_quota = within(&ours_held.plus(request), &quotas(self.cluster, ours));
-                if !above_share && !(within_quota && exceeds(&rest, &quotas(self.cluster, theirs))) {
+                let above_quota = within_quota && exceeds(&rest, &quotas(self.cluster, theirs));
+                if !above_share && !above_quota {
                     return Err(VictimRefusal::Unfair);
                 }
                 for queue in self.cluster.chain(victim) {

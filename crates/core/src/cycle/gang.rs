@@ -21,6 +21,9 @@ const DEEPEST: usize = 64;
 /// What a group asked for and did not get.
 type Outcome = Result<(), Cause>;
 
+/// What is tried in a domain: some nodes, of which some are better.
+type Attempt<'a, C> = dyn FnMut(&mut C, Option<&NodeSet>, Option<&Bands>) -> Outcome + 'a;
+
 impl Cycle<'_> {
     /// Places the next step of a group, or leaves everything as it was and says why.
     pub(super) fn place_group(&mut self, group: GroupId, steps: &Steps, mode: Mode) -> Outcome {
@@ -138,7 +141,7 @@ impl Cycle<'_> {
         steps: &Steps,
         within: Option<&NodeSet>,
         bands: Option<&Bands>,
-        attempt: &mut dyn FnMut(&mut Self, Option<&NodeSet>, Option<&Bands>) -> Outcome,
+        attempt: &mut Attempt<'_, Self>,
     ) -> Outcome {
         let Some(constraint) = constraint.filter(|_| self.policy.plugins.topology) else {
             return attempt(self, within, bands);

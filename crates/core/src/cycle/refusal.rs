@@ -114,7 +114,7 @@ impl Cycle<'_> {
             return refusal;
         }
         if let Some((resource, missing)) = described.shortage(class) {
-            return if resource == Resource::Fixed(u8::try_from(fixed::PODS).unwrap_or(0)) {
+            return if resource == Resource::PODS {
                 NodeRefusal::PodSlots
             } else {
                 NodeRefusal::Short(resource, missing)
@@ -133,14 +133,16 @@ impl Cycle<'_> {
     /// The resource of which a pod asks more than any node has, as a sentence.
     fn larger_than_any_node(&mut self, pod: PodId) -> Option<String> {
         let class = self.cluster.class_of(pod);
+        if !self.cluster.nodes.iter().any(|node| node.exists) {
+            return None;
+        }
         let largest = self.largest_node.get_or_insert_with(|| {
-            let mut largest: Option<Amounts> = None;
+            let mut largest = Amounts::default();
             for node in self.cluster.nodes.iter().filter(|node| node.exists) {
-                largest.get_or_insert_with(Amounts::default).widen(&node.total);
+                largest.widen(&node.total);
             }
             largest
         });
-        let largest = largest.as_ref()?;
         let names = ["CPU cores", "memory", "GPUs", "pods", "ephemeral storage"];
         let fixed_places =
             (0..fixed::COUNT).map(|place| (names[place], Resource::Fixed(u8::try_from(place).unwrap_or(0))));

@@ -31,7 +31,7 @@ pub struct Step {
 pub type Steps = SmallVec<[Step; 1]>;
 
 /// Looks at groups under a policy.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Tasks<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,

@@ -257,7 +257,7 @@ impl Cycle<'_> {
                 break;
             }
             let charge = self.charge_of_all(&pods);
-            let all = pods.len() as u32 >= self.group(group).active_allocated();
+            let all = pods.len() >= self.group(group).active_allocated() as usize;
             if !all {
                 for pod in &pods {
                     self.cluster.evict(*pod);

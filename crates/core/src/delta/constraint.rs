@@ -26,7 +26,7 @@ pub struct Constraints {
     pub host_ports: Vec<HostPort>,
     /// What its volumes need.
     pub volumes: Vec<VolumeNeed>,
-    /// Required objects that do not exist (ConfigMaps, volume claims, resource claims), each as a sentence: until they do, no node fits.
+    /// Required objects that do not exist (`ConfigMaps`, volume claims, resource claims), each as a sentence: until they do, no node fits.
     pub missing: Vec<String>,
 }
 

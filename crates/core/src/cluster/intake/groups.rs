@@ -249,12 +249,12 @@ fn trouble_of(subgroups: &[SubGroup]) -> Option<String> {
     for subgroup in subgroups {
         let mut current = subgroup.parent.as_ref().map(|parent| parent.to_lowercase());
         for depth in 0.. {
-            let Some(parent) = current else { break };
+            let Some(parent) = current.clone() else { break };
             if depth >= DEEPEST {
                 return Some(format!("spec.subGroups: `{}` is its own ancestor, or nested too deep", subgroup.name));
             }
             match parents.get(parent.as_str()) {
-                Some(next) => current = next.clone(),
+                Some(next) => current.clone_from(next),
                 None => {
                     return Some(format!("spec.subGroups: parent `{parent}` of `{}` does not exist", subgroup.name));
                 }

@@ -147,10 +147,10 @@ fn recounted(cluster: &Cluster, id: NodeId) -> Summary {
                 if later {
                     staying.insert(key.clone());
                 }
-                let serves_gpus = node.served.iter().any(|served| {
-                    served.resource == Resource::Fixed(fixed::GPU as u8)
-                        && served.takes(&node.devices[*device as usize])
-                });
+                let serves_gpus = node
+                    .served
+                    .iter()
+                    .any(|served| served.resource == Resource::GPU && served.takes(&node.devices[*device as usize]));
                 whole += i64::from(serves_gpus);
             }
         }
@@ -215,7 +215,10 @@ fn recounted(cluster: &Cluster, id: NodeId) -> Summary {
         idle.fixed[fixed::PODS] -= i64::from(*is_fresh);
         future.fixed[fixed::PODS] -= i64::from(*is_fresh);
     }
-    summary.devices = holders.iter().map(|(used, staying)| (used.len() as u32, staying.len() as u32)).collect();
+    summary.devices = holders
+        .iter()
+        .map(|(used, staying)| (u32::try_from(used.len()).unwrap_or(0), u32::try_from(staying.len()).unwrap_or(0)))
+        .collect();
     summary.idle = named(cluster, &idle);
     summary.future = named(cluster, &future);
     summary.pods.sort();
@@ -252,10 +255,11 @@ fn check(cluster: &Cluster) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Nodes, queues and claims by name.
+type Everything = (BTreeMap<String, Summary>, BTreeMap<String, (Shares, Shares)>, BTreeMap<String, String>);
+
 /// Everything by name, and who holds what of claims.
-fn everything(
-    cluster: &Cluster,
-) -> (BTreeMap<String, Summary>, BTreeMap<String, (Shares, Shares)>, BTreeMap<String, String>) {
+fn everything(cluster: &Cluster) -> Everything {
     let nodes = (0..cluster.nodes.len()).map(NodeId::of);
     let nodes = nodes.map(|id| (cluster.node_name(id).to_owned(), entered(cluster, id)));
     let keys = (0..12).flat_map(|place| [format!("test/c{place}"), format!("test/extended-{place}")]);
@@ -305,7 +309,7 @@ fn request(kind: u8) -> Request {
     if kind == 5 {
         request.extended.insert("example.com/nic".to_owned(), 1);
     }
-    if kind % 2 == 0 {
+    if kind.is_multiple_of(2) {
         let amounts = [("cpu".to_owned(), 1000)].into();
         request.numa = vec![NumaUnit { whole_pod: true, init: false, amounts }];
     }
@@ -329,7 +333,10 @@ fn describe(place: usize, (kind, state, at, which): Described) -> Vec<Delta> {
             placement.devices = vec![format!("g{which}")];
         }
         if kind % 2 == 0 {
-            placement.numa = vec![NumaShare { zone: (which % 2) as u32, amounts: [("cpu".to_owned(), 1000)].into() }];
+            placement.numa = vec![NumaShare {
+                zone: u32::try_from(which % 2).unwrap_or(0),
+                amounts: [("cpu".to_owned(), 1000)].into(),
+            }];
         }
     }
     if state == 4 {
@@ -339,8 +346,10 @@ fn describe(place: usize, (kind, state, at, which): Described) -> Vec<Delta> {
         described.origin = Origin::Foreign;
         described.group = None;
     }
-    let mut deltas =
-        vec![described.into(), group(&format!("test/{uid}"), if place % 2 == 0 { "red" } else { "blue" }).into()];
+    let mut deltas = vec![
+        described.into(),
+        group(&format!("test/{uid}"), if place.is_multiple_of(2) { "red" } else { "blue" }).into(),
+    ];
     let device = which.to_string();
     if kind == 6 || kind == 8 {
         let mine = claim(&own, &[(DeviceCount::Exactly(1 + (which as u64 % 2)), &[1, 2])]);
