@@ -1,5 +1,7 @@
 //! The end of a cycle: why the rest waits.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashSet;
 
 use crate::{
@@ -62,25 +64,37 @@ impl Cycle<'_> {
         self.plan.decisions = decisions;
     }
 
-    /// Victims of a group that lost what they made room for stay where they are, if nobody took their places.
+    /// Victims of a group that lost what they made room for stay where they are, if nobody took their places: those that were moved each
+    /// for itself, those that were evicted all of a group or none.
     fn spare_needless_victims(&mut self, decisions: &[Decision]) -> FxHashSet<PodId> {
+        let mut evicted: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
         let mut spared = FxHashSet::default();
         for decision in decisions.iter().rev() {
             let Decision::Evict(eviction) = decision else { continue };
-            let lost = eviction
-                .beneficiary
-                .is_some_and(|group| self.withdrawn.contains_key(&group) && self.group(group).active_allocated() == 0);
-            if !lost || !self.own_place_is_free(eviction.pod) {
+            let beneficiary = eviction.beneficiary;
+            if !beneficiary.is_some_and(|group| self.withdrawn.contains_key(&group) && self.got_nothing(group)) {
                 continue;
             }
-            if self.cluster.leaving.contains_key(&eviction.pod) {
+            if !eviction.moved {
+                evicted.entry(eviction.group).or_default().push(eviction.pod);
+            } else if self.cluster.leaving.contains_key(&eviction.pod) && self.own_place_is_free(eviction.pod) {
                 self.cluster.stay(eviction.pod);
-            } else if let Some(fact) = self.evicted.get(&eviction.pod).copied() {
-                self.cluster.revoke_eviction(eviction.pod, fact);
-            } else {
-                continue;
+                spared.insert(eviction.pod);
             }
-            spared.insert(eviction.pod);
+        }
+        let mut groups: Vec<(GroupId, Vec<PodId>)> = evicted.into_iter().collect();
+        groups.sort_by(|a, b| self.group(a.0).key.cmp(&self.group(b.0).key));
+        for (_, pods) in groups {
+            let checkpoint = self.cluster.checkpoint();
+            let all = pods.iter().all(|pod| {
+                let fact = self.evicted.get(pod).copied().filter(|_| self.own_place_is_free(*pod));
+                fact.map(|fact| self.cluster.revoke_eviction(*pod, fact)).is_some()
+            });
+            if all {
+                spared.extend(pods);
+            } else {
+                self.cluster.rollback(checkpoint);
+            }
         }
         spared
     }

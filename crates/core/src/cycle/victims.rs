@@ -390,6 +390,10 @@ fn gives(cluster: &Cluster, group: GroupId, list: usize, promises: Promises) -> 
 fn can_give(cluster: &Cluster, group: GroupId, list: usize) -> bool {
     let group = &cluster.groups[group.index()];
     let mut pods = group.podsets.iter().flat_map(|podset| &podset.pods);
+    // Of a group of which a pod was moved the others stay: one that is moved cannot be taken, and a gang goes whole.
+    if pods.clone().any(|pod| cluster.leaving.contains_key(pod)) {
+        return false;
+    }
     pods.any(|pod| is_evictable(cluster, *pod) && is_new(cluster, *pod) == (list == PROMISED))
 }
 
