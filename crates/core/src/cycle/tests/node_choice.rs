@@ -164,7 +164,7 @@ impl World {
             && at_most(if let Gpus::Whole(count) = request.gpus { i64::from(count) } else { 0 }, free.gpus)
     }
 
-    /// The devices a pod would share on a node, the number of those to be opened, and whether all that can be now.
+    /// The devices a pod would share on a node, opened ones last, and whether it can begin there now.
     fn place(&self, pod: &delta::Pod, node: &delta::Node) -> Option<(Vec<String>, bool)> {
         let now = self.free(node, Standing::is_physical);
         let later = self.free(node, Standing::is_staying);
@@ -195,8 +195,8 @@ impl World {
         // A device on which there are only promises is not there yet.
         let begun = opened + devices.iter().filter(|device| physical(device) == 0).count();
         let fits_now = Self::fits(pod, &now)
-            && (begun == 0 || now.gpus >= i64::try_from(begun).unwrap_or(i64::MAX))
-            && now.slots > i64::try_from(opened).unwrap_or(i64::MAX)
+            && (begun == 0 || now.gpus >= number(begun))
+            && now.slots > number(opened)
             && devices.iter().all(|device| physical(device) + units <= capacity(node));
         devices.extend((0..opened).map(|index| format!("{}-{index}", pod.uid)));
         Some((devices, fits_now))
@@ -208,7 +208,7 @@ impl World {
         let later = self.free(node, Standing::is_staying);
         let Some(count) = wants(pod) else { return Self::fits(pod, &now) };
         let open = units(node, pod.request.gpus).map_or(0, |units| self.with_room(node, units).len());
-        let opened = i64::try_from(count.saturating_sub(open)).unwrap_or(i64::MAX);
+        let opened = number(count.saturating_sub(open));
         Self::fits(pod, &now) && now.gpus.min(later.gpus) >= opened && now.slots > opened
     }
 
@@ -301,6 +301,10 @@ fn wants(pod: &delta::Pod) -> Option<usize> {
         Gpus::Portion { devices, .. } | Gpus::Memory { devices, .. } => Some(devices as usize),
         Gpus::None | Gpus::Whole(_) => None,
     }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn asks_for_mig(pod: &delta::Pod) -> bool {

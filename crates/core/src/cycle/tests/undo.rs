@@ -13,7 +13,7 @@ use crate::{
     policy::{Action, Policy},
 };
 
-const SIZE: Size = Size { running: 10, waiting: (0, 4), choices: u32::MAX, growing: true };
+const SIZE: Size = Size { running: 6, waiting: (0, 3), choices: u32::MAX, growing: true };
 
 const ACTIONS: [Action; 5] =
     [Action::Allocate, Action::Consolidation, Action::Reclaim, Action::Preempt, Action::StaleGangEviction];
