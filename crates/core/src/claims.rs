@@ -16,8 +16,11 @@ mod choice;
 mod fit;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod home;
 mod intake;
 mod ledger;
+mod resources;
+mod search;
 #[cfg(test)]
 mod tests;
 
