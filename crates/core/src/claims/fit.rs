@@ -113,8 +113,9 @@ impl Cluster {
         known + unknown
     }
 
-    /// Whether a pod's claims and extended resources served by DRA drivers can be satisfied on a node, and with which devices.
-    /// Amounts are checked elsewhere; what keeps the pod off every node is for [`Self::claims_refusal`] to say.
+    /// Whether a pod's claims and extended resources served by DRA drivers can be satisfied on a node, and with which
+    /// devices. Amounts are checked elsewhere; what keeps the pod off every node is for [`Self::claims_refusal`] to
+    /// say.
     ///
     /// # Errors
     ///
@@ -170,7 +171,8 @@ impl Cluster {
         format!("devices for `{}` are in use", needs.collect::<Vec<_>>().join("`, `"))
     }
 
-    /// The devices of a place by name: those chosen for claims that did not have them, and those chosen for extended resources.
+    /// The devices of a place by name: those chosen for claims that did not have them, and those chosen for extended
+    /// resources.
     #[must_use]
     pub fn placed_claims(&self, detail: &Detail, node: NodeId) -> (ChosenClaims, Vec<(String, DeviceRef)>) {
         let devices = &self.nodes[node.index()].devices;

@@ -1,7 +1,7 @@
 //! Claims come, change and go; pods and nodes too. Whatever order they come in, the same state results.
 //!
-//! Whenever a claim, the node it is on or a pod that uses it changes, everything that depends on it is taken out of the ledgers first,
-//! derived anew from what the API says, and entered again.
+//! Whenever a claim, the node it is on or a pod that uses it changes, everything that depends on it is taken out of
+//! the ledgers first, derived anew from what the API says, and entered again.
 
 use super::Home;
 use crate::{

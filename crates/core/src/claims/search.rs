@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
                     self.wished.push((self.claims.len(), request));
                 }
                 DeviceCount::All => {
-                    devices.extend(self.all(&wanted.kinds)?.into_iter().map(|device| (request, device)))
+                    devices.extend(self.all(&wanted.kinds)?.into_iter().map(|device| (request, device)));
                 }
             }
         }

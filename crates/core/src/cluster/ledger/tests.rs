@@ -148,8 +148,7 @@ fn recounted(cluster: &Cluster, id: NodeId) -> Summary {
                     staying.insert(key.clone());
                 }
                 let serves_gpus = node.served.iter().any(|served| {
-                    served.resource == Resource::Fixed(fixed::GPU as u8)
-                        && served.takes(&node.devices[*device as usize])
+                    cluster.word(served.name) == "nvidia.com/gpu" && served.takes(&node.devices[*device as usize])
                 });
                 whole += i64::from(serves_gpus);
             }
@@ -215,7 +214,8 @@ fn recounted(cluster: &Cluster, id: NodeId) -> Summary {
         idle.fixed[fixed::PODS] -= i64::from(*is_fresh);
         future.fixed[fixed::PODS] -= i64::from(*is_fresh);
     }
-    summary.devices = holders.iter().map(|(used, staying)| (used.len() as u32, staying.len() as u32)).collect();
+    let count = |holders: &BTreeSet<String>| u32::try_from(holders.len()).expect("few hold a device");
+    summary.devices = holders.iter().map(|(used, staying)| (count(used), count(staying))).collect();
     summary.idle = named(cluster, &idle);
     summary.future = named(cluster, &future);
     summary.pods.sort();
@@ -252,10 +252,11 @@ fn check(cluster: &Cluster) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Nodes, queues and holders of claims, by name.
+type Everything = (BTreeMap<String, Summary>, BTreeMap<String, (Shares, Shares)>, BTreeMap<String, String>);
+
 /// Everything by name, and who holds what of claims.
-fn everything(
-    cluster: &Cluster,
-) -> (BTreeMap<String, Summary>, BTreeMap<String, (Shares, Shares)>, BTreeMap<String, String>) {
+fn everything(cluster: &Cluster) -> Everything {
     let nodes = (0..cluster.nodes.len()).map(NodeId::of);
     let nodes = nodes.map(|id| (cluster.node_name(id).to_owned(), entered(cluster, id)));
     let keys = (0..12).flat_map(|place| [format!("test/c{place}"), format!("test/extended-{place}")]);
@@ -305,7 +306,7 @@ fn request(kind: u8) -> Request {
     if kind == 5 {
         request.extended.insert("example.com/nic".to_owned(), 1);
     }
-    if kind % 2 == 0 {
+    if kind.is_multiple_of(2) {
         let amounts = [("cpu".to_owned(), 1000)].into();
         request.numa = vec![NumaUnit { whole_pod: true, init: false, amounts }];
     }
@@ -328,8 +329,9 @@ fn describe(place: usize, (kind, state, at, which): Described) -> Vec<Delta> {
         if kind == 3 || kind == 4 {
             placement.devices = vec![format!("g{which}")];
         }
-        if kind % 2 == 0 {
-            placement.numa = vec![NumaShare { zone: (which % 2) as u32, amounts: [("cpu".to_owned(), 1000)].into() }];
+        if kind.is_multiple_of(2) {
+            let zone = u32::from(which == 1);
+            placement.numa = vec![NumaShare { zone, amounts: [("cpu".to_owned(), 1000)].into() }];
         }
     }
     if state == 4 {
@@ -339,8 +341,10 @@ fn describe(place: usize, (kind, state, at, which): Described) -> Vec<Delta> {
         described.origin = Origin::Foreign;
         described.group = None;
     }
-    let mut deltas =
-        vec![described.into(), group(&format!("test/{uid}"), if place % 2 == 0 { "red" } else { "blue" }).into()];
+    let mut deltas = vec![
+        described.into(),
+        group(&format!("test/{uid}"), if place.is_multiple_of(2) { "red" } else { "blue" }).into(),
+    ];
     let device = which.to_string();
     if kind == 6 || kind == 8 {
         let mine = claim(&own, &[(DeviceCount::Exactly(1 + (which as u64 % 2)), &[1, 2])]);

@@ -30,12 +30,11 @@ fn unit(whole_pod: bool, init: bool, wanted: Amounts<'_>) -> NumaUnit {
     NumaUnit { whole_pod, init, amounts: amounts(wanted) }
 }
 
+/// What is drawn from each zone.
+type Drawn = Vec<(u32, BTreeMap<String, i64>)>;
+
 /// The zones each resource comes from, and the span.
-fn place(
-    numa: &Numa,
-    units: &[NumaUnit],
-    used: &[(u32, Amounts<'_>)],
-) -> Option<(Vec<(u32, BTreeMap<String, i64>)>, u32)> {
+fn place(numa: &Numa, units: &[NumaUnit], used: &[(u32, Amounts<'_>)]) -> Option<(Drawn, u32)> {
     let mut words = Words::default();
     let mut state = NumaState::new(numa, &mut words);
     let used: Vec<NumaShare> =
