@@ -6,18 +6,22 @@
 //!   Pod.place.detail ── claims, extended ────────┘
 //! ```
 //!
-//! A claim is *held* by the pods that use it. While one of them stays, the claim stays where it is; once all of them leave, its devices will
-//! be free and it can be promised other ones. An allocated claim that no known pod holds keeps its devices: it is *anchored*.
+//! A claim is *held* by the pods that use it. While one of them stays, the claim stays where it is; once all of them
+//! leave, its devices will be free and it can be promised other ones. An allocated claim that no known pod holds keeps
+//! its devices: it is *anchored*.
 //!
-//! A pod can also ask for devices as an extended resource. A node offers such a resource as the number of its free devices, so that ordinary
-//! fitting works, and a device is either part of a claim or of such a request.
+//! A pod can also ask for devices as an extended resource. A node offers such a resource as the number of its free
+//! devices, so that ordinary fitting works, and a device is either part of a claim or of such a request.
 
 mod choice;
 mod fit;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod home;
 mod intake;
 mod ledger;
+mod resources;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -142,7 +146,8 @@ impl Claim {
         self.requests().iter().any(|request| request.gpu)
     }
 
-    /// What it costs a queue, in millionths of a GPU. A request for all devices of a node counts as one: see [`Self::further_gpus`].
+    /// What it costs a queue, in millionths of a GPU. A request for all devices of a node counts as one: see
+    /// [`Self::further_gpus`].
     #[must_use]
     pub fn gpus(&self) -> i128 {
         let counts = self.requests().iter().filter(|request| request.gpu).map(|request| match request.count {

@@ -1,7 +1,8 @@
 //! Which devices satisfy several wishes at once, none of them twice.
 //!
-//! Devices of a kind are alike, so whether all wishes can be met is a flow from wishes to kinds. Which devices are taken is decided by
-//! name: wishes with the fewest kinds choose first, each takes the first device that leaves enough for the others.
+//! Devices of a kind are alike, so whether all wishes can be met is a flow from wishes to kinds. Which devices are
+//! taken is decided by name: wishes with the fewest kinds choose first, each takes the first device that leaves enough
+//! for the others.
 
 /// So many devices of certain kinds.
 #[derive(Clone, Debug)]
@@ -12,8 +13,8 @@ pub(super) struct Wish<'a> {
     pub count: u64,
 }
 
-/// The devices for each wish, or `None` if they cannot all be met. `available` are places of devices and their kinds, in the order in
-/// which they are preferred.
+/// The devices for each wish, or `None` if they cannot all be met. `available` are places of devices and their kinds,
+/// in the order in which they are preferred.
 pub(super) fn choose(wishes: &[Wish<'_>], available: &[(u32, u32)]) -> Option<Vec<Vec<u32>>> {
     let total = wishes.iter().fold(0_u64, |sum, wish| sum.saturating_add(wish.count));
     if total > available.len() as u64 {
@@ -224,7 +225,7 @@ mod tests {
         ) {
             let wishes: Vec<(Vec<u32>, u64)> =
                 wishes.into_iter().map(|(kinds, count)| (kinds.into_iter().collect(), count)).collect();
-            let available: Vec<(u32, u32)> = kinds.iter().copied().enumerate().map(|(place, kind)| (u32::try_from(place).unwrap_or(0), kind)).collect();
+            let available: Vec<(u32, u32)> = (0_u32..).zip(kinds.iter().copied()).collect();
             let borrowed: Vec<Wish<'_>> = wishes.iter().map(|(kinds, count)| wish(kinds, *count)).collect();
             let chosen = choose(&borrowed, &available);
             let mut needs: Vec<u64> = wishes.iter().map(|(_, count)| *count).collect();

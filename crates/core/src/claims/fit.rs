@@ -2,15 +2,10 @@
 
 use super::{
     Claim,
-    choice::{Wish, choose},
+    search::{Keep, Search, When},
 };
 use crate::{
-    cluster::{
-        Cluster,
-        node::{DraDevice, Node},
-        pod::Detail,
-        status::Status,
-    },
+    cluster::{Cluster, node::Node, pod::Detail, status::Status},
     delta::{DeviceCount, DeviceRef},
     ids::{ClaimId, NodeId, PodId, Word},
     plan::NodeRefusal,
@@ -31,7 +26,7 @@ pub struct ClaimFit {
 type ChosenClaims = Vec<(ClaimId, Vec<(u32, DeviceRef)>)>;
 
 /// How a claim stands.
-enum Stand<'a> {
+pub(super) enum Stand<'a> {
     /// It has no devices.
     Free,
     /// Its devices can be used from everywhere.
@@ -42,22 +37,8 @@ enum Stand<'a> {
     Leaving { node: NodeId, devices: &'a [(u32, u32)] },
 }
 
-/// When devices must be free.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum When {
-    Now,
-    Later,
-}
-
-/// Whether claims whose holders all leave are kept where they are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    Yes,
-    No,
-}
-
 impl Claim {
-    fn stand(&self) -> Stand<'_> {
+    pub(super) fn stand(&self) -> Stand<'_> {
         if self.home.as_ref().is_some_and(|home| home.node.is_none()) {
             return Stand::Anywhere;
         }
@@ -103,9 +84,16 @@ impl Cluster {
             }
         }
         let most = fact.max_consumers;
-        (self.consumers(pod, claim, When::Later) >= most as usize).then(|| {
+        self.is_full(pod, claim, When::Later).then(|| {
             format!("resource claim `{key}` is already reserved for {most} pods, which is the most it can have")
         })
+    }
+
+    /// Whether as many other pods have a claim as may have it.
+    pub(super) fn is_full(&self, pod: PodId, claim: &Claim, when: When) -> bool {
+        let Some(fact) = &claim.fact else { return true };
+        let most = fact.max_consumers as usize;
+        claim.users.len() + fact.reserved_for.len() >= most && self.consumers(pod, claim, when) >= most
     }
 
     /// How many other pods have a claim reserved or hold it, now or once what leaves has left.
@@ -125,8 +113,9 @@ impl Cluster {
         known + unknown
     }
 
-    /// Whether a pod's claims and extended resources served by DRA drivers can be satisfied on a node, and with which devices.
-    /// Amounts are checked elsewhere; what keeps the pod off every node is for [`Self::claims_refusal`] to say.
+    /// Whether a pod's claims and extended resources served by DRA drivers can be satisfied on a node, and with which
+    /// devices. Amounts are checked elsewhere; what keeps the pod off every node is for [`Self::claims_refusal`] to
+    /// say.
     ///
     /// # Errors
     ///
@@ -145,113 +134,17 @@ impl Cluster {
             if claim.fact.is_none() {
                 return Err(NodeRefusal::Claims(format!("resource claim `{}` does not exist", claim.key)));
             }
-            if let Stand::Staying { node: home, .. } = claim.stand()
-                && home != id
-            {
+            if matches!(claim.stand(), Stand::Staying { node: home, .. } if home != id) {
                 let what = format!("resource claim `{}` is allocated on another node", claim.key);
                 return Err(NodeRefusal::Claims(what));
             }
         }
         for (when, keep) in [(When::Now, Keep::Yes), (When::Later, Keep::Yes), (When::Later, Keep::No)] {
-            if let Some((claims, extended)) = self.choose_devices(pod, id, when, keep) {
-                return Ok(ClaimFit { now: when == When::Now, claims, extended });
+            if let Some(detail) = Search::new(self, pod, id, when, keep).run() {
+                return Ok(ClaimFit { now: when == When::Now, claims: detail.claims, extended: detail.extended });
             }
         }
         Err(NodeRefusal::Claims(self.devices_refusal(pod, node)))
-    }
-
-    /// Devices for all claims and extended resources of a pod, if there are enough.
-    #[expect(clippy::type_complexity, reason = "the two parts of a place's detail")]
-    fn choose_devices(
-        &self,
-        pod: PodId,
-        id: NodeId,
-        when: When,
-        keep: Keep,
-    ) -> Option<(Vec<(ClaimId, Vec<(u32, u32)>)>, Vec<(Word, u32)>)> {
-        // A pod that is still somewhere cannot be elsewhere before it has left.
-        let present = self.pods[pod.index()].place.status.is_physical() || self.leaving.contains_key(&pod);
-        let named = self.pods[pod.index()].claims();
-        if when == When::Now && present {
-            return None;
-        }
-        let node = &self.nodes[id.index()];
-        let mut free: Vec<bool> = node.devices.iter().map(|device| is_free(device, when)).collect();
-        let mut claims: Vec<(ClaimId, Vec<(u32, u32)>)> = Vec::new();
-        let mut wishes = Vec::new();
-        let mut wished: Vec<(usize, u32)> = Vec::new();
-        for (place, claim_id) in named.iter().enumerate() {
-            let claim = self.claims.get(*claim_id);
-            let full = || {
-                self.consumers(pod, claim, When::Now)
-                    >= claim.fact.as_ref().map_or(0, |fact| fact.max_consumers as usize)
-            };
-            let mut devices = Vec::new();
-            match claim.stand() {
-                Stand::Anywhere => {}
-                Stand::Staying { devices: theirs, ready, .. } if ready || when == When::Later => {
-                    devices.extend_from_slice(theirs);
-                }
-                Stand::Staying { .. } => return None,
-                Stand::Leaving { node: home, devices: theirs } if keep == Keep::Yes && home == id => {
-                    // Only this claim may have them: nobody else stays, and now nobody else is there either.
-                    let most = if when == When::Now { 1 } else { u32::MAX };
-                    for (_, device) in theirs {
-                        let device = node.devices.get(*device as usize)?;
-                        if device.staying > 0 || device.used > most {
-                            return None;
-                        }
-                    }
-                    for (_, device) in theirs {
-                        // Another claim of this pod may have been given it already.
-                        let free = free.get_mut(*device as usize)?;
-                        if !std::mem::replace(free, false) && when == When::Later {
-                            return None;
-                        }
-                    }
-                    devices.extend_from_slice(theirs);
-                }
-                Stand::Leaving { .. } if when == When::Now => return None,
-                Stand::Free | Stand::Leaving { .. } => {
-                    if claim.fact.as_ref().is_some_and(|fact| fact.impossible.is_some()) {
-                        return None;
-                    }
-                    for (request, wanted) in claim.requests().iter().enumerate() {
-                        let request = u32::try_from(request).unwrap_or(u32::MAX);
-                        match wanted.count {
-                            DeviceCount::Exactly(count) => {
-                                wishes.push(Wish { kinds: &wanted.kinds, count });
-                                wished.push((place, request));
-                            }
-                            DeviceCount::All => {
-                                let all = take_all(node, &wanted.kinds, &mut free)?;
-                                devices.extend(all.into_iter().map(|device| (request, device)));
-                            }
-                        }
-                    }
-                }
-            }
-            if when == When::Now && full() {
-                return None;
-            }
-            claims.push((*claim_id, devices));
-        }
-        let served: Vec<_> = node.served_needs(self.class_of(pod)).collect();
-        wishes.extend(served.iter().map(|(it, need)| Wish { kinds: &it.kinds, count: need.unsigned_abs() }));
-        let places = node.devices.iter().enumerate().filter(|(place, _)| free[*place]);
-        let available: Vec<(u32, u32)> =
-            places.map(|(place, device)| (u32::try_from(place).unwrap_or(u32::MAX), device.kind)).collect();
-        let chosen = choose(&wishes, &available)?;
-        for ((claim, request), devices) in wished.iter().zip(&chosen) {
-            claims[*claim].1.extend(devices.iter().map(|device| (*request, *device)));
-        }
-        for (_, devices) in &mut claims {
-            devices.sort_unstable();
-        }
-        let rest = chosen.get(wished.len()..).unwrap_or_default();
-        let extended = served.iter().zip(rest);
-        let extended = extended.flat_map(|((it, _), devices)| devices.iter().map(|device| (it.name, *device)));
-        Some((claims, extended.collect()))
     }
 
     /// Why a node's devices do not do, as a sentence that equal nodes share.
@@ -272,14 +165,14 @@ impl Cluster {
             }
         }
         if let Some(claim) = open.first() {
-            format!("devices for resource claim `{}` are in use", claim.key)
-        } else {
-            let needs = node.served_needs(self.class_of(pod)).map(|(served, _)| self.words.text(served.name));
-            format!("devices for `{}` are in use", needs.collect::<Vec<_>>().join("`, `"))
+            return format!("devices for resource claim `{}` are in use", claim.key);
         }
+        let needs = node.served_needs(self.class_of(pod)).map(|(served, _)| self.words.text(served.name));
+        format!("devices for `{}` are in use", needs.collect::<Vec<_>>().join("`, `"))
     }
 
-    /// The devices of a place by name: those chosen for claims that did not have them, and those chosen for extended resources.
+    /// The devices of a place by name: those chosen for claims that did not have them, and those chosen for extended
+    /// resources.
     #[must_use]
     pub fn placed_claims(&self, detail: &Detail, node: NodeId) -> (ChosenClaims, Vec<(String, DeviceRef)>) {
         let devices = &self.nodes[node.index()].devices;
@@ -295,22 +188,4 @@ impl Cluster {
         let extended = extended.filter_map(|(word, device)| Some((self.words.text(*word).to_owned(), name(*device)?)));
         (claims.collect(), extended.collect())
     }
-}
-
-fn is_free(device: &DraDevice, when: When) -> bool {
-    device.staying == 0 && (when == When::Later || device.used == 0)
-}
-
-/// Takes every device of these kinds; `None` if there is none, or one of them is not free.
-fn take_all(node: &Node, kinds: &[u32], free: &mut [bool]) -> Option<Vec<u32>> {
-    let mut taken = Vec::new();
-    for (place, device) in node.devices.iter().enumerate() {
-        if kinds.binary_search(&device.kind).is_ok() {
-            if !std::mem::replace(free.get_mut(place)?, false) {
-                return None;
-            }
-            taken.push(u32::try_from(place).unwrap_or(u32::MAX));
-        }
-    }
-    (!taken.is_empty()).then_some(taken)
 }

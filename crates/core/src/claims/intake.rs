@@ -1,13 +1,13 @@
 //! Claims come, change and go; pods and nodes too. Whatever order they come in, the same state results.
 //!
-//! Whenever a claim, the node it is on or a pod that uses it changes, everything that depends on it is taken out of the ledgers first,
-//! derived anew from what the API says, and entered again.
+//! Whenever a claim, the node it is on or a pod that uses it changes, everything that depends on it is taken out of
+//! the ledgers first, derived anew from what the API says, and entered again.
 
-use super::{Home, Served};
+use super::Home;
 use crate::{
-    amounts::{LARGEST, Resource},
-    cluster::{Cluster, pod::Detail, status::Status},
-    delta::{self, DeviceResource},
+    amounts::LARGEST,
+    cluster::{Cluster, pod::Detail},
+    delta,
     ids::{ClaimId, NodeId, PodId, Word},
 };
 
@@ -36,7 +36,7 @@ impl Cluster {
         self.claims.tidy(id);
     }
 
-    fn change_claim(&mut self, id: ClaimId, fact: Option<delta::Claim>) {
+    pub(super) fn change_claim(&mut self, id: ClaimId, fact: Option<delta::Claim>) {
         let reserved = fact.as_ref().map_or(&[][..], |fact| &fact.reserved_for);
         let mut users = self.claims.get(id).users.clone();
         for pod in reserved.iter().filter_map(|uid| self.pod(uid)) {
@@ -104,6 +104,9 @@ impl Cluster {
             self.pods[pod.index()].rare.get_or_insert_default().claims.clone_from(&named);
         }
         let claims = self.claims_around(pod);
+        if claims.is_empty() {
+            return;
+        }
         for claim in &claims {
             self.lift_anchor(*claim);
             self.claims.get_mut(*claim).users.push(pod);
@@ -199,168 +202,5 @@ impl Cluster {
         }
         *needs = left;
         Some(uses)
-    }
-
-    /// Forgets where a claim is allocated.
-    fn leave_home(&mut self, id: ClaimId) {
-        if let Some(node) = self.claims.get_mut(id).home.take().and_then(|home| home.node) {
-            self.nodes[node.index()].claims.retain(|claim| *claim != id);
-        }
-    }
-
-    /// Finds out where a claim is allocated.
-    fn find_home(&mut self, id: ClaimId) {
-        let Some(allocation) = self.claims.get(id).fact.as_ref().and_then(|fact| fact.allocation.as_ref()) else {
-            return;
-        };
-        let node = match allocation.node.clone() {
-            Some(name) => Some(self.node_named(&name)),
-            None => self.node_with(&allocation.devices),
-        };
-        match node {
-            Some(node) => self.make_home(id, node),
-            None => self.claims.get_mut(id).home = Some(Home { node: None, devices: Vec::new() }),
-        }
-    }
-
-    /// The node that has one of these devices: an allocation need not name it.
-    fn node_with(&self, devices: &[(u32, delta::DeviceRef)]) -> Option<NodeId> {
-        let has = |node: &NodeId| devices.iter().any(|(_, device)| self.nodes[node.index()].device(device).is_some());
-        let likely = devices.first().and_then(|(_, device)| self.node(&device.pool));
-        if let Some(node) = likely.filter(has) {
-            return Some(node);
-        }
-        let nodes = (0..self.nodes.len()).map(NodeId::of).filter(has);
-        nodes.min_by(|a, b| self.node_name(*a).cmp(self.node_name(*b)))
-    }
-
-    /// Notes that a claim is allocated on a node, with those of its devices that the node has.
-    fn make_home(&mut self, id: ClaimId, node: NodeId) {
-        let place = |device: &delta::DeviceRef| self.nodes[node.index()].device(device);
-        let allocation = self.claims.get(id).fact.as_ref().and_then(|fact| fact.allocation.as_ref());
-        let named = allocation.map_or(&[][..], |allocation| &allocation.devices);
-        let mut devices: Vec<(u32, u32)> =
-            named.iter().filter_map(|(request, device)| Some((*request, place(device)?))).collect();
-        // One device twice in one claim is one device.
-        devices.sort_unstable_by_key(|(request, device)| (*device, *request));
-        devices.dedup_by_key(|(_, device)| *device);
-        devices.sort_unstable();
-        self.nodes[node.index()].claims.push(id);
-        self.claims.get_mut(id).home = Some(Home { node: Some(node), devices });
-    }
-
-    /// A node's devices came, changed or went: claims whose allocation names no node may be there now, or no longer.
-    pub(crate) fn rehouse_claims(&mut self, node: NodeId) {
-        let moved = |id: &&ClaimId| {
-            let claim = self.claims.get(**id);
-            let allocation = claim.fact.as_ref().and_then(|fact| fact.allocation.as_ref());
-            let named = allocation.map_or(&[][..], |allocation| &allocation.devices);
-            let here = named.iter().any(|(_, device)| self.nodes[node.index()].device(device).is_some());
-            here != claim.home.as_ref().is_some_and(|home| home.node == Some(node))
-        };
-        let moved: Vec<ClaimId> = self.claims.nodeless.iter().filter(moved).copied().collect();
-        for id in moved {
-            let fact = self.claims.get(id).fact.clone();
-            self.change_claim(id, fact);
-        }
-    }
-
-    /// Enters a claim's devices for themselves if it is allocated and a pod that has it is not known.
-    fn lower_anchor(&mut self, id: ClaimId) {
-        let claim = self.claims.get(id);
-        let (Some(fact), Some(Home { node: Some(node), devices })) = (&claim.fact, &claim.home) else { return };
-        let users = || claim.users.iter().map(|pod| &self.pods[pod.index()]);
-        let held = users().any(|pod| pod.place.status.is_active() && pod.place.node == Some(*node));
-        let known = |uid: &String| users().any(|pod| *pod.uid == **uid);
-        if held && fact.reserved_for.iter().all(known) {
-            return;
-        }
-        let (node, devices) = (*node, devices.clone());
-        let entry = (node, &mut self.nodes[node.index()]);
-        self.claims.enter_claim(id, entry, &devices, Status::Running, 1);
-        self.claims.get_mut(id).anchor = Some((node, devices));
-        self.journal.push(node);
-    }
-
-    fn lift_anchor(&mut self, id: ClaimId) {
-        let Some((node, devices)) = self.claims.get_mut(id).anchor.take() else { return };
-        let entry = (node, &mut self.nodes[node.index()]);
-        self.claims.enter_claim(id, entry, &devices, Status::Running, -1);
-        self.journal.push(node);
-    }
-
-    /// Takes the claims on a node out of the ledger of its devices, before the node changes; its pods are out already.
-    pub(crate) fn lift_claims(&mut self, node: NodeId) -> Vec<ClaimId> {
-        let claims = self.nodes[node.index()].claims.clone();
-        for claim in &claims {
-            self.lift_anchor(*claim);
-            self.leave_home(*claim);
-        }
-        claims
-    }
-
-    /// Enters them again; the node's pods follow.
-    pub(crate) fn lower_claims(&mut self, node: NodeId, claims: &[ClaimId], pods: &[PodId]) {
-        for claim in claims {
-            self.make_home(*claim, node);
-        }
-        for pod in pods {
-            let known = &self.pods[pod.index()];
-            if !known.claims().is_empty()
-                || known.place.detail.is_some()
-                || self.claims.reservations.contains_key(&*known.uid)
-            {
-                self.derive_claims(*pod);
-            }
-        }
-        for claim in claims {
-            self.lower_anchor(*claim);
-        }
-        self.journal.push(node);
-    }
-
-    pub(crate) fn describe_device_resource(&mut self, resource: DeviceResource) {
-        let mut resource = resource;
-        resource.kinds.sort_unstable();
-        resource.kinds.dedup();
-        let resources = &mut self.claims.resources;
-        resources.retain(|known| known.resource != resource.resource);
-        let place = resources.partition_point(|known| known.resource < resource.resource);
-        resources.insert(place, resource);
-        self.serve_nodes();
-    }
-
-    pub(crate) fn forget_device_resource(&mut self, name: &str) {
-        self.claims.resources.retain(|known| known.resource != name);
-        self.serve_nodes();
-    }
-
-    /// Every node with devices offers what its devices serve now.
-    fn serve_nodes(&mut self) {
-        let served = self.served();
-        for node in (0..self.nodes.len()).map(NodeId::of) {
-            if self.nodes[node.index()].devices.is_empty() {
-                continue;
-            }
-            let pods = self.lift_pods(node);
-            let claims = self.lift_claims(node);
-            self.nodes[node.index()].withdraw();
-            self.nodes[node.index()].serve(served.iter().cloned());
-            self.lower_claims(node, &claims, &pods);
-            self.lower_pods(&pods);
-        }
-        self.nodes_version += 1;
-    }
-
-    /// The extended resources that devices serve, in the order of their names.
-    pub(crate) fn served(&mut self) -> Vec<Served> {
-        let words = &mut self.words;
-        let served = self.claims.resources.iter().map(|known| {
-            let name = words.intern(&known.resource);
-            let gpus = known.resource == "nvidia.com/gpu";
-            let resource = if gpus { Resource::GPU } else { Resource::Extended(name) };
-            Served { name, resource, kinds: known.kinds.clone() }
-        });
-        served.collect()
     }
 }

@@ -15,6 +15,10 @@ use crate::{
     ids::{ClaimId, NodeId, Word},
 };
 
+/// Whole GPUs.
+pub(super) const GPUS: Resource = Resource::Fixed(2);
+const _: () = assert!(fixed::GPU == 2, "the two names mean one resource");
+
 /// Devices of one node that a claim has or is promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
@@ -193,15 +197,13 @@ impl Node {
     /// Whether its whole GPUs are devices of a DRA driver, which cannot be shared.
     #[must_use]
     pub fn has_only_dra_gpus(&self) -> bool {
-        let gpus = Resource::GPU;
-        self.served.iter().any(|served| served.resource == gpus)
+        self.served.iter().any(|served| served.resource == GPUS)
             || (self.total.fixed[fixed::GPU] == 0 && self.devices.iter().any(|device| device.gpu))
     }
 
     /// How many of its devices, asked for as whole GPUs, a place has through claims.
     pub(crate) fn claimed_whole_gpus(&self, detail: &Detail) -> i64 {
-        let gpus = Resource::GPU;
-        let Some(served) = self.served.iter().find(|served| served.resource == gpus) else { return 0 };
+        let Some(served) = self.served.iter().find(|served| served.resource == GPUS) else { return 0 };
         let devices = detail.claims.iter().flat_map(|(_, devices)| devices);
         let count = devices.filter(|(_, device)| self.devices.get(*device as usize).is_some_and(|it| served.takes(it)));
         i64::try_from(count.count()).unwrap_or(0)

@@ -398,3 +398,41 @@ fn what_goes_away_leaves_nothing_behind() {
     cluster.apply(Delta::NodeGone("a".into()));
     assert!(cluster.nodes[cluster.the_node("a").index()].devices.is_empty());
 }
+
+#[test]
+fn devices_that_pods_have_without_saying_which_are_left_to_them() {
+    let mut cluster = cluster([
+        gpus_by_dra(),
+        node("a", &[1, 1]).into(),
+        whole(running("w", "a", &[]), 1).into(),
+        claim("test/one", &[(ONE, &[1])]).into(),
+        claim("test/two", &[(DeviceCount::Exactly(2), &[1])]).into(),
+        pod("p", &["test/one"]).into(),
+        pod("q", &["test/two"]).into(),
+    ]);
+    assert_eq!(cluster.put("q", "a"), None);
+    let checkpoint = cluster.checkpoint();
+    assert_eq!(cluster.put("p", "a"), Some(Status::Allocated));
+    assert_eq!(idle_and_future_gpus(&cluster, "a"), (0, 0));
+    cluster.rollback(checkpoint);
+    cluster.evict(cluster.the_pod("w"));
+    assert_eq!(cluster.put("q", "a"), Some(Status::Pipelined));
+}
+
+#[test]
+fn a_claim_whose_holder_leaves_is_joined_now_by_another_pod_on_its_node() {
+    let shared = allocated(claim("test/shared", &[(ONE, &[1])]), "a", &[(0, "1")], &["p"]);
+    let mut cluster = cluster([
+        node("a", &[1, 1]).into(),
+        node("b", &[1]).into(),
+        shared.into(),
+        running("p", "a", &["test/shared"]).into(),
+        pod("q", &["test/shared"]).into(),
+    ]);
+    cluster.evict(cluster.the_pod("p"));
+    let checkpoint = cluster.checkpoint();
+    assert_eq!(cluster.put("q", "b"), Some(Status::Pipelined), "once it is no longer allocated");
+    cluster.rollback(checkpoint);
+    assert_eq!(cluster.put("q", "a"), Some(Status::Allocated));
+    assert_eq!(cluster.in_use("a"), (vec![1], vec![1]));
+}

@@ -1,4 +1,5 @@
-//! NUMA zones of a node, in words: what each has, what is free now, and what will be free once everything that leaves has left.
+//! NUMA zones of a node, in words: what each has, what is free now, and what will be free once everything that leaves
+//! has left.
 
 mod place;
 #[cfg(test)]
@@ -120,7 +121,8 @@ impl NumaState {
 }
 
 impl Cluster {
-    /// What a pod would draw from the zones of a node and how far it would be spread; `None`: the node reports no zones.
+    /// What a pod would draw from the zones of a node and how far it would be spread; `None`: the node reports no
+    /// zones.
     ///
     /// # Errors
     ///

@@ -147,10 +147,9 @@ fn recounted(cluster: &Cluster, id: NodeId) -> Summary {
                 if later {
                     staying.insert(key.clone());
                 }
-                let serves_gpus = node
-                    .served
-                    .iter()
-                    .any(|served| served.resource == Resource::GPU && served.takes(&node.devices[*device as usize]));
+                let serves_gpus = node.served.iter().any(|served| {
+                    cluster.word(served.name) == "nvidia.com/gpu" && served.takes(&node.devices[*device as usize])
+                });
                 whole += i64::from(serves_gpus);
             }
         }
@@ -215,10 +214,8 @@ fn recounted(cluster: &Cluster, id: NodeId) -> Summary {
         idle.fixed[fixed::PODS] -= i64::from(*is_fresh);
         future.fixed[fixed::PODS] -= i64::from(*is_fresh);
     }
-    summary.devices = holders
-        .iter()
-        .map(|(used, staying)| (u32::try_from(used.len()).unwrap_or(0), u32::try_from(staying.len()).unwrap_or(0)))
-        .collect();
+    let count = |holders: &BTreeSet<String>| u32::try_from(holders.len()).expect("few hold a device");
+    summary.devices = holders.iter().map(|(used, staying)| (count(used), count(staying))).collect();
     summary.idle = named(cluster, &idle);
     summary.future = named(cluster, &future);
     summary.pods.sort();
@@ -255,7 +252,7 @@ fn check(cluster: &Cluster) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Nodes, queues and claims by name.
+/// Nodes, queues and holders of claims, by name.
 type Everything = (BTreeMap<String, Summary>, BTreeMap<String, (Shares, Shares)>, BTreeMap<String, String>);
 
 /// Everything by name, and who holds what of claims.
@@ -332,11 +329,9 @@ fn describe(place: usize, (kind, state, at, which): Described) -> Vec<Delta> {
         if kind == 3 || kind == 4 {
             placement.devices = vec![format!("g{which}")];
         }
-        if kind % 2 == 0 {
-            placement.numa = vec![NumaShare {
-                zone: u32::try_from(which % 2).unwrap_or(0),
-                amounts: [("cpu".to_owned(), 1000)].into(),
-            }];
+        if kind.is_multiple_of(2) {
+            let zone = u32::from(which == 1);
+            placement.numa = vec![NumaShare { zone, amounts: [("cpu".to_owned(), 1000)].into() }];
         }
     }
     if state == 4 {

@@ -7,8 +7,8 @@
 //!   single-numa-node  one zone
 //! ```
 //!
-//! A *unit* is what is aligned together: the pod, or one container. Containers run at the same time and draw on what the ones before them
-//! left; an init container is alone and leaves everything as it was.
+//! A *unit* is what is aligned together: the pod, or one container. Containers run at the same time and draw on what
+//! the ones before them left; an init container is alone and leaves everything as it was.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,16 @@ use crate::{
     ids::Word,
 };
 
-/// Sets of zones that are looked at for one unit, at most. Machines have at most 16 zones: every set of them is looked at.
+/// Sets of zones that are looked at for one unit, at most. Machines have at most 16 zones: every set of them is looked
+/// at.
 const MOST_SETS: u32 = 1 << 16;
 
 /// What is free in each zone, while a pod is being placed.
 type Free = Vec<BTreeMap<Word, i64>>;
 
 impl NumaState {
-    /// What a pod would draw from which zones, and over how many zones its most scattered part is spread; `None`: its kubelet would
-    /// refuse it. `now`: with what is free now; otherwise once everything that leaves has left.
+    /// What a pod would draw from which zones, and over how many zones its most scattered part is spread; `None`: its
+    /// kubelet would refuse it. `now`: with what is free now; otherwise once everything that leaves has left.
     #[must_use]
     pub fn place(&self, need: &NumaNeed, now: bool) -> Option<(Vec<ZoneUse>, u32)> {
         if self.policy == NumaPolicy::None {
