@@ -83,8 +83,10 @@ pub struct Eviction {
     pub group: GroupId,
     /// By which rule.
     pub action: Action,
-    /// For whom; `None` for stale gangs.
+    /// For whom it was decided; `None` for stale gangs.
     pub beneficiary: Option<GroupId>,
+    /// Who has what it made room for, if reclaim took it back from the beneficiary in the same cycle.
+    pub heir: Option<GroupId>,
     /// The two queues that were compared, the beneficiary's first: children of their lowest common ancestor.
     pub queues: Option<(QueueId, QueueId)>,
     /// Whether the cycle found it another place.

@@ -78,6 +78,8 @@ pub struct Evicting<'a> {
     pub group: &'a PodGroup,
     /// For whom.
     pub beneficiary: Option<&'a PodGroup>,
+    /// Who has what it made room for, if not the beneficiary.
+    pub heir: Option<&'a PodGroup>,
     /// The decision.
     pub eviction: &'a Eviction,
 }
@@ -224,7 +226,11 @@ impl<'a> Cycle<'a> {
                     Some(id) => Some(self.group(id)?),
                     None => None,
                 };
-                Step::Evict(Evicting { pod, group: self.group(eviction.group)?, beneficiary, eviction })
+                let heir = match eviction.heir {
+                    Some(id) => Some(self.group(id)?),
+                    None => None,
+                };
+                Step::Evict(Evicting { pod, group: self.group(eviction.group)?, beneficiary, heir, eviction })
             }
             Decision::Started { group, at } => Step::Started(self.group(*group)?, *at),
             Decision::Stale { group, since } => Step::Stale(self.group(*group)?, *since),

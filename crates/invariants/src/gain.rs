@@ -33,9 +33,10 @@ fn trouble(cycle: &Cycle<'_>, evicting: &Evicting<'_>) -> Option<String> {
     if beneficiary.key == evicting.group.key {
         return Some("is evicted for its own group".to_owned());
     }
+    let placed = evicting.heir.unwrap_or(beneficiary);
     let gains = |step: &Step<'_>| match step {
-        Step::Place(placing) => placing.pod.group.as_deref() == Some(&beneficiary.key),
+        Step::Place(placing) => placing.pod.group.as_deref() == Some(&placed.key),
         _ => false,
     };
-    (!cycle.steps.iter().any(gains)).then(|| format!("is evicted for `{}`, which is not placed", beneficiary.key))
+    (!cycle.steps.iter().any(gains)).then(|| format!("is evicted for `{}`, which is not placed", placed.key))
 }

@@ -148,6 +148,7 @@ fn evictions_say_for_whom() {
         action: Action::Reclaim,
         beneficiary: Some(GroupId(0)),
         queues: Some((QueueId(0), QueueId(1))),
+        heir: None,
         moved: false,
     };
     assert!(eviction(&evicted, &Fixed).contains("reclaimed by workload default/pending-job0: queue queue0"));

@@ -9,7 +9,6 @@ use crate::{
     cycle::Cycle,
     ids::{GroupId, PodId},
     plan::{Cause, Decision, GroupRefusal, Placed, Plan},
-    policy::Action,
 };
 
 impl Cycle<'_> {
@@ -55,10 +54,7 @@ impl Cycle<'_> {
                 let heir = |group: &GroupId| self.withdrawn.get(group).copied().filter(|_| lost(group));
                 // Nobody is withdrawn for more groups than there are.
                 let heirs = std::iter::successors(eviction.beneficiary, heir).take(self.withdrawn.len() + 1);
-                let heir = heirs.last();
-                if heir != eviction.beneficiary {
-                    (eviction.beneficiary, eviction.action) = (heir, Action::Reclaim);
-                }
+                eviction.heir = heirs.last().filter(|heir| Some(*heir) != eviction.beneficiary);
             }
         }
         self.plan.decisions = decisions;
@@ -68,6 +64,7 @@ impl Cycle<'_> {
     /// for itself, those that were evicted all of a group or none.
     fn spare_needless_victims(&mut self, decisions: &[Decision]) -> FxHashSet<PodId> {
         let mut evicted: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
+        let mut moved: BTreeMap<GroupId, Vec<PodId>> = BTreeMap::new();
         let mut spared = FxHashSet::default();
         for decision in decisions.iter().rev() {
             let Decision::Evict(eviction) = decision else { continue };
@@ -77,14 +74,19 @@ impl Cycle<'_> {
             }
             if !eviction.moved {
                 evicted.entry(eviction.group).or_default().push(eviction.pod);
-            } else if self.cluster.leaving.contains_key(&eviction.pod) && self.own_place_is_free(eviction.pod) {
-                self.cluster.stay(eviction.pod);
-                spared.insert(eviction.pod);
+            } else if self.cluster.leaving.contains_key(&eviction.pod) {
+                moved.entry(eviction.group).or_default().push(eviction.pod);
             }
         }
-        let mut groups: Vec<(GroupId, Vec<PodId>)> = evicted.into_iter().collect();
-        groups.sort_by(|a, b| self.group(a.0).key.cmp(&self.group(b.0).key));
-        for (_, pods) in groups {
+        let by_name = |groups: BTreeMap<GroupId, Vec<PodId>>, cycle: &Self| {
+            let mut groups: Vec<(GroupId, Vec<PodId>)> = groups.into_iter().collect();
+            groups.sort_by(|a, b| cycle.group(a.0).key.cmp(&cycle.group(b.0).key));
+            groups
+        };
+        for (group, pods) in by_name(moved, self) {
+            spared.extend(self.stay_where_free(group, &pods));
+        }
+        for (_, pods) in by_name(evicted, self) {
             let checkpoint = self.cluster.checkpoint();
             let all = pods.iter().all(|pod| {
                 let fact = self.evicted.get(pod).copied().filter(|_| self.own_place_is_free(*pod));

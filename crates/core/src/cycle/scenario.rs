@@ -8,7 +8,8 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{
-    cluster::status::Status,
+    amounts::fixed,
+    cluster::{node::SharedDevice, status::Status},
     cycle::{
         Cycle,
         order::{ServingOrder, is_waiting},
@@ -16,7 +17,7 @@ use crate::{
         signature::Signature,
         victims::Batch,
     },
-    ids::{GroupId, PodId, QueueId},
+    ids::{GroupId, PodId, QueueId, Word},
 };
 
 /// How a scenario came out.
@@ -150,13 +151,34 @@ impl Cycle<'_> {
 
     /// Victims that were given another place though their own is still free stay where they are.
     fn keep_in_place(&mut self, batches: &[&Batch]) {
+        let mut moved: Vec<(GroupId, Vec<PodId>)> = Vec::new();
         for batch in batches.iter().rev() {
-            for pod in &batch.pods {
-                if self.cluster.leaving.contains_key(pod) && self.own_place_is_free(*pod) {
-                    self.cluster.stay(*pod);
-                }
+            let pods = batch.pods.iter().copied().filter(|pod| self.cluster.leaving.contains_key(pod));
+            match moved.last_mut() {
+                Some((group, known)) if *group == batch.group => known.extend(pods),
+                _ => moved.push((batch.group, pods.collect())),
             }
         }
+        for (group, pods) in moved.into_iter().filter(|(_, pods)| !pods.is_empty()) {
+            self.stay_where_free(group, &pods);
+        }
+    }
+
+    /// Moved pods of a group whose own places are free stay there: each for itself, or all or none where they must be near each other.
+    pub(super) fn stay_where_free(&mut self, group: GroupId, pods: &[PodId]) -> Vec<PodId> {
+        let together = self.group(group).tree.is_some();
+        let checkpoint = self.cluster.checkpoint();
+        let mut stayed = Vec::new();
+        for pod in pods {
+            if self.own_place_is_free(*pod) {
+                self.cluster.stay(*pod);
+                stayed.push(*pod);
+            } else if together {
+                self.cluster.rollback(checkpoint);
+                return Vec::new();
+            }
+        }
+        stayed
     }
 
     /// Whether the place that a pod leaves was given to nobody.
@@ -170,13 +192,13 @@ impl Cycle<'_> {
         if class.constraints.is_dynamic() || place.status != Status::Releasing {
             return false;
         }
-        let units = node.shares_of(class).map(|(_, units)| units);
-        let devices = place.devices.iter().all(|name| {
-            let device = node.shared.iter().find(|device| device.name == *name);
-            let staying = device.map_or(0, crate::cluster::node::SharedDevice::staying);
-            let whole = staying > 0 || node.future.fixed[crate::amounts::fixed::GPU] > 0;
-            units.is_some_and(|units| whole && staying + units <= node.device_units())
-        });
-        node.exists && node.future.fit(&class.amounts) && (units.is_none() || devices)
+        let staying =
+            |name: &Word| node.shared.iter().find(|device| device.name == *name).map_or(0, SharedDevice::staying);
+        let units = node.shares_of(class).map_or(0, |(_, units)| units);
+        let room = place.devices.iter().all(|name| staying(name).saturating_add(units) <= node.device_units());
+        // Devices that everybody else leaves will be whole: it takes as many whole GPUs to stay on them.
+        let whole = place.devices.iter().filter(|name| staying(name) == 0).count();
+        let whole = i64::try_from(whole).unwrap_or(i64::MAX);
+        node.exists && node.future.fit(&class.amounts) && room && whole <= node.future.fixed[fixed::GPU].max(0)
     }
 }

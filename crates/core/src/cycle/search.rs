@@ -340,6 +340,7 @@ impl Cycle<'_> {
                     group: *group,
                     action: search.action,
                     beneficiary: Some(search.beneficiary),
+                    heir: None,
                     queues,
                     moved,
                 }));

@@ -50,6 +50,7 @@ impl Cycle<'_> {
                 group: id,
                 action: Action::StaleGangEviction,
                 beneficiary: None,
+                heir: None,
                 queues: None,
                 moved: false,
             }));

@@ -90,6 +90,7 @@ impl Stage {
             pod: self.cluster.pod(pod).expect("a pod"),
             group: self.cluster.group(&group).expect("a group"),
             action,
+            heir: None,
             beneficiary: beneficiary.map(|key| self.cluster.group(key).expect("a group")),
             queues: None,
             moved,
@@ -457,6 +458,7 @@ fn a_loop_is_seen() {
             action: Action::Preempt,
             beneficiary: Some(group(into)),
             queues: None,
+            heir: None,
             moved: false,
         };
         Plan { decisions: vec![Decision::Evict(eviction), Decision::Bind(placed(into))], ..Plan::default() }

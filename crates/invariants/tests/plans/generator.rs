@@ -568,7 +568,10 @@ impl Free {
             *self.extended.get_mut(name).expect("checked above") -= amount;
         }
         for _ in 0..fresh {
-            chosen.push(format!("{}-gpu-{}", self.node.name, self.devices.len() + chosen.len()));
+            let names = (0..).map(|index| format!("{}-gpu-{index}", self.node.name));
+            let unused = |name: &String| !self.devices.contains_key(name) && !chosen.contains(name);
+            let name = names.into_iter().find(unused).expect("there are more numbers than devices");
+            chosen.push(name);
         }
         for name in &chosen {
             *self.devices.entry(name.clone()).or_insert(capacity) -= units;
