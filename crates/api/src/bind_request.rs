@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ContainerExtendedResourceRequest;
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequest};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -121,4 +121,14 @@ pub struct BindRequestStatus {
     /// Number of failed attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_attempts: Option<i32>,
+    /// What is being done: `Reserving`, `Preparing`, `Binding` or `Bound`. Not in KAI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What kind of failure the last one was: `Transient` (tried again), `Refused` (not on this node before `nextRetry`) or `Gone`
+    /// (pod or node is no longer there). Not in KAI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_class: Option<String>,
+    /// When the next attempt is made; after a refusal, until when the pod avoids the node. Not in KAI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry: Option<Time>,
 }

@@ -262,6 +262,33 @@ pub mod bind_phases {
     pub const FAILED: &str = "Failed";
 }
 
+/// What the binder is doing (`status.step`).
+pub mod bind_steps {
+    /// Waits for the reservation pods of shared GPUs.
+    pub const RESERVING: &str = "Reserving";
+
+    /// Volumes, claims and ConfigMaps are being made ready.
+    pub const PREPARING: &str = "Preparing";
+
+    /// The pod is being bound.
+    pub const BINDING: &str = "Binding";
+
+    /// The pod is bound.
+    pub const BOUND: &str = "Bound";
+}
+
+/// What kind of failure a bind request met (`status.errorClass`).
+pub mod bind_errors {
+    /// It is tried again on the same node.
+    pub const TRANSIENT: &str = "Transient";
+
+    /// This node is not tried again before `nextRetry`.
+    pub const REFUSED: &str = "Refused";
+
+    /// Pod or node is no longer there.
+    pub const GONE: &str = "Gone";
+}
+
 /// Types of conditions.
 pub mod conditions {
     /// Of a group: it waits.

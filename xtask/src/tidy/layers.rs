@@ -6,6 +6,11 @@ use serde_json::Value;
 
 use crate::{invocation::Invocation, tidy::expect_none};
 
+/// What a component may use: never another component.
+const COMPONENT: &[&str] = &["kai-quantity", "kai-clock", "kai-api", "kai-convert", "kai-kit"];
+/// The only component that decides.
+const SCHEDULER: &[&str] = &["kai-quantity", "kai-clock", "kai-core", "kai-trace", "kai-api", "kai-convert", "kai-kit"];
+
 /// Each crate with the crates of the workspace that it may use, from the purest to the programs.
 const LAYERS: &[(&str, &str, &[&str])] = &[
     ("pure", "kai-quantity", &[]),
@@ -15,6 +20,15 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("pure", "kai-invariants", &["kai-core"]),
     ("wire", "kai-api", &["kai-quantity"]),
     ("adapters", "kai-convert", &["kai-quantity", "kai-core", "kai-api"]),
+    ("adapters", "kai-kit", &["kai-clock"]),
+    ("adapters", "kai-gpu", &[]),
+    ("adapters", "kai-fake-nvml", &[]),
+    ("components", "kai-reservation", &["kai-api", "kai-gpu"]),
+    ("components", "kai-podgrouper", COMPONENT),
+    ("components", "kai-scheduler", SCHEDULER),
+    ("components", "kai-binder", COMPONENT),
+    ("components", "kai-controllers", COMPONENT),
+    ("components", "kai-admission", COMPONENT),
     ("lab", "kai-apiserver", &["kai-quantity", "kai-clock"]),
     ("lab", "kai-lab", &["kai-quantity", "kai-clock", "kai-apiserver"]),
     (
@@ -28,12 +42,36 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "kai-invariants",
             "kai-api",
             "kai-convert",
+            "kai-kit",
+            "kai-gpu",
+            "kai-fake-nvml",
+            "kai-reservation",
+            "kai-podgrouper",
+            "kai-scheduler",
+            "kai-binder",
+            "kai-controllers",
+            "kai-admission",
             "kai-apiserver",
             "kai-lab",
         ],
     ),
     ("programs", "kai", &["kai-cli"]),
-    ("beside", "kai-tests", &["kai-quantity", "kai-clock", "kai-api", "kai-apiserver", "kai-lab", "kai-cli"]),
+    ("beside", "kai-tests", &[
+            "kai-quantity",
+            "kai-clock",
+            "kai-api",
+            "kai-convert",
+            "kai-kit",
+            "kai-podgrouper",
+            "kai-scheduler",
+            "kai-binder",
+            "kai-controllers",
+            "kai-admission",
+            "kai-reservation",
+            "kai-apiserver",
+            "kai-lab",
+            "kai-cli",
+        ]),
     // The door must open even when the house is being rebuilt: it knows nothing of the rest.
     ("beside", "xtask", &[]),
 ];

@@ -1,0 +1,1 @@
+//! The rules and changes for pods of our scheduler, as a webhook.

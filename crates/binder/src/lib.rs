@@ -1,0 +1,1 @@
+//! BindRequests carried out as a persistent state machine, and reservations kept.

@@ -1,0 +1,1 @@
+//! What PodGroups and Queues hold, as their status.

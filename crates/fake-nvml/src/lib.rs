@@ -1,0 +1,1 @@
+//! A libnvidia-ml.so.1 for tests and for the embedded cluster.

@@ -1,0 +1,253 @@
+//! Events for users: written in the background, counted instead of repeated, never in the way.
+//!
+//! An event that was written with the same words about the same object is written again as a higher count, at most once a minute.
+//! If more wait than can be written, the newest are dropped: events are advice.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
+};
+use kai_clock::Clock;
+use kube::{Api, Client, Resource, api::PostParams};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    errors::{Class, classify},
+    writes,
+};
+
+/// How many may wait to be written.
+const WAITING: usize = 10_000;
+/// The longest message a server takes.
+const LONGEST: usize = 1024;
+/// How often a repeated event is counted up on the server.
+const COUNT_UP: SignedDuration = SignedDuration::from_mins(1);
+/// After this time the same words are a new event.
+const FORGET: SignedDuration = SignedDuration::from_mins(30);
+/// How often one event is tried.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Whether an event tells of good or bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `Normal`.
+    Normal,
+    /// `Warning`.
+    Warning,
+}
+
+#[derive(Debug)]
+struct Note {
+    about: ObjectReference,
+    kind: Kind,
+    reason: &'static str,
+    message: String,
+    annotations: BTreeMap<String, String>,
+}
+
+/// Takes events to be written. Clones share one writer.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    notes: mpsc::Sender<Note>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Recorder {
+    /// Starts a writer that ends when cancelled.
+    pub fn start(client: Client, clock: Clock, component: &'static str, cancel: CancellationToken) -> Self {
+        let (notes, mut waiting) = mpsc::channel(WAITING);
+        let mut writer = Writer { client, clock, component, known: BTreeMap::new() };
+        tokio::spawn(async move {
+            let work = async {
+                while let Some(note) = waiting.recv().await {
+                    writer.write(note).await;
+                }
+            };
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = work => {}
+            }
+        });
+        Self { notes, dropped: Arc::default() }
+    }
+
+    /// Tells something about an object.
+    pub fn tell<K: Resource<DynamicType = ()>>(
+        &self,
+        about: &K,
+        kind: Kind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.tell_of(about.object_ref(&()), kind, reason, message, BTreeMap::new());
+    }
+
+    /// Tells something about an object that is only referred to, with annotations for programs.
+    pub fn tell_of(
+        &self,
+        about: ObjectReference,
+        kind: Kind,
+        reason: &'static str,
+        message: impl Into<String>,
+        annotations: BTreeMap<String, String>,
+    ) {
+        let note = Note { about, kind, reason, message: message.into(), annotations };
+        if self.notes.try_send(note).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many could not be taken.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+struct Written {
+    count: i32,
+    first: Timestamp,
+    /// When the server last heard of it.
+    told: Timestamp,
+}
+
+struct Writer {
+    client: Client,
+    clock: Clock,
+    component: &'static str,
+    known: BTreeMap<(String, String), Written>,
+}
+
+impl Writer {
+    async fn write(&mut self, note: Note) {
+        let now = self.clock.now();
+        self.known.retain(|_, written| now.duration_since(written.told) < FORGET);
+        let namespace = note.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let name = name_of(&note);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let key = (namespace, name);
+        if let Some(written) = self.known.get_mut(&key) {
+            written.count = written.count.saturating_add(1);
+            if now.duration_since(written.told) < COUNT_UP {
+                return;
+            }
+            let patch = json!({"count": written.count, "lastTimestamp": Time(now)});
+            match writes::merge(&api, self.component, &key.1, &patch).await {
+                Ok(_) => written.told = now,
+                Err(error) if classify(&error) == Class::Gone => {
+                    self.known.remove(&key);
+                }
+                Err(error) => tracing::debug!(%error, "event not counted up"),
+            }
+            return;
+        }
+        let event = self.event(&note, &key, now);
+        for _ in 0..TRIES {
+            match api.create(&PostParams::default(), &event).await {
+                Ok(_) => break,
+                Err(error) => match classify(&error) {
+                    // Written before a restart, or the answer was lost.
+                    Class::Exists => break,
+                    Class::Transient => tokio::time::sleep(PAUSE).await,
+                    _ => {
+                        tracing::debug!(%error, reason = note.reason, "event not written");
+                        return;
+                    }
+                },
+            }
+        }
+        self.known.insert(key, Written { count: 1, first: now, told: now });
+    }
+
+    fn event(&self, note: &Note, (namespace, name): &(String, String), now: Timestamp) -> Event {
+        let first = self.known.get(&(namespace.clone(), name.clone())).map_or(now, |written| written.first);
+        Event {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(namespace.clone()),
+                annotations: (!note.annotations.is_empty()).then(|| note.annotations.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: note.about.clone(),
+            type_: Some(
+                match note.kind {
+                    Kind::Normal => "Normal",
+                    Kind::Warning => "Warning",
+                }
+                .to_owned(),
+            ),
+            reason: Some(note.reason.to_owned()),
+            message: Some(shortened(&note.message)),
+            action: Some(note.reason.to_owned()),
+            count: Some(1),
+            event_time: Some(MicroTime(now)),
+            first_timestamp: Some(Time(first)),
+            last_timestamp: Some(Time(now)),
+            source: Some(EventSource { component: Some(self.component.to_owned()), host: None }),
+            reporting_component: Some(self.component.to_owned()),
+            reporting_instance: Some(self.component.to_owned()),
+            ..Event::default()
+        }
+    }
+}
+
+/// The same words about the same object have the same name, so that a restart repeats nothing.
+fn name_of(note: &Note) -> String {
+    let mut hash = Sha256::new();
+    for part in [note.about.uid.as_deref().unwrap_or_default(), note.reason, &note.message] {
+        hash.update(part);
+        hash.update([0]);
+    }
+    let digest = hash.finalize();
+    let short = digest.iter().take(8).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let object: String = note.about.name.as_deref().unwrap_or("object").chars().take(230).collect();
+    format!("{}.{short:016x}", object.trim_end_matches(['.', '-']))
+}
+
+fn shortened(message: &str) -> String {
+    if message.len() <= LONGEST {
+        return message.to_owned();
+    }
+    let end = (0..=LONGEST - 4).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    format!("{} …", message.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_at_a_character() {
+        let cut = shortened(&"ä".repeat(900));
+        assert!(cut.len() <= LONGEST && cut.ends_with('…'));
+        assert_eq!(shortened("short"), "short");
+    }
+
+    #[test]
+    fn names_of_events_depend_on_object_reason_and_words() {
+        let note = |uid: &str, message: &str| Note {
+            about: ObjectReference { uid: Some(uid.into()), name: Some("pod".into()), ..Default::default() },
+            kind: Kind::Normal,
+            reason: "Evict",
+            message: message.into(),
+            annotations: BTreeMap::new(),
+        };
+        assert_eq!(name_of(&note("1", "a")), name_of(&note("1", "a")));
+        assert_ne!(name_of(&note("1", "a")), name_of(&note("2", "a")));
+        assert_ne!(name_of(&note("1", "a")), name_of(&note("1", "b")));
+    }
+}

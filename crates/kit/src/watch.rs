@@ -1,0 +1,87 @@
+//! A watch that never ends: lists, watches, and after any trouble does so again with growing pauses.
+//!
+//! Each event is given to a function at once and in order; nothing is kept here.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, Resource,
+    runtime::watcher::{self, Event},
+};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::{backoff::Backoff, health::Health};
+
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+/// What a watch tells.
+#[derive(Clone, Debug)]
+pub enum News<K> {
+    /// A list begins: what is not in it is gone.
+    Begin,
+    /// An object of the list.
+    Listed(K),
+    /// The list is complete.
+    Complete,
+    /// An object is new or changed.
+    Applied(K),
+    /// An object is gone.
+    Deleted(K),
+}
+
+/// Watches until cancelled. `name` is the condition in `health`: it holds from the first complete list on, while the watch answers.
+pub async fn run<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    name: String,
+    health: Health,
+    cancel: CancellationToken,
+    mut tell: impl FnMut(News<K>),
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    health.not_ready(&name, "not listed yet");
+    let mut failures = 0;
+    let mut events = std::pin::pin!(watcher::watcher(api, config));
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            event = events.next() => event,
+        };
+        match event {
+            Some(Ok(event)) => {
+                // A list begins before the server has answered: only what it sends proves that it is there.
+                if !matches!(event, Event::Init) {
+                    failures = 0;
+                }
+                let listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
+                tell(match event {
+                    Event::Init => News::Begin,
+                    Event::InitApply(object) => News::Listed(object),
+                    Event::InitDone => News::Complete,
+                    Event::Apply(object) => News::Applied(object),
+                    Event::Delete(object) => News::Deleted(object),
+                });
+                if listed {
+                    health.ready(&name);
+                }
+            }
+            Some(Err(error)) => {
+                failures += 1;
+                // A watch that ended is taken up again from where it was: that is ordinary life.
+                if failures > 1 {
+                    health.not_ready(&name, error.to_string());
+                }
+                tracing::debug!(%error, %name, failures, "watch interrupted");
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = tokio::time::sleep(PAUSES.after(failures)) => {}
+                }
+            }
+            None => return,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The few ways in which components write: merge patches with an owner's name, and deletes that cannot hit the wrong object.
+
+use std::fmt::Debug;
+
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::errors::{Class, classify};
+
+/// Merge-patches an object. `manager` is shown in its managed fields.
+pub async fn merge<K>(api: &Api<K>, manager: &str, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    api.patch(name, &parameters, &Patch::Merge(patch)).await
+}
+
+/// Merge-patches the status of an object.
+pub async fn merge_status<K>(api: &Api<K>, manager: &str, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    api.patch_status(name, &parameters, &Patch::Merge(patch)).await
+}
+
+/// Deletes exactly this object, by uid. True if it is gone or going, false if another one has its name by now.
+pub async fn delete<K>(api: &Api<K>, object: &K, grace: Option<u32>) -> Result<bool, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
+{
+    let parameters = DeleteParams {
+        grace_period_seconds: grace,
+        preconditions: Some(Preconditions { uid: object.uid(), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    match api.delete(&object.name_any(), &parameters).await {
+        Ok(_) => Ok(true),
+        Err(error) => match classify(&error) {
+            Class::Gone => Ok(true),
+            Class::Conflict => Ok(false),
+            _ => Err(error),
+        },
+    }
+}

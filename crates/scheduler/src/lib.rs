@@ -1,0 +1,1 @@
+//! Watches to deltas, deltas to a plan, the plan to writes.
