@@ -115,6 +115,9 @@ impl Kubelets {
             Purpose::NodeStatus(index) => self.on_reported(index, answer),
             Purpose::PodStatus { key, uid, fingerprint } => self.on_pod_reported(&key, &uid, fingerprint, answer),
             Purpose::RemovePod { key, uid } => self.on_pod_removed(&key, &uid, answer),
+            Purpose::ReadConfigMap { key, uid, container, name } => {
+                self.on_config_map(&key, &uid, container, name, answer);
+            }
             Purpose::Event | Purpose::DeleteNode | Purpose::CreateSlice => {
                 if let Err(failure) = answer {
                     tracing::debug!(?purpose, message = failure.message, "write failed; not repeated");

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use serde_json::Value;
 
+use super::containers::ContainerWork;
 use crate::{
     admission::HostPort,
     device::DeviceManager,
@@ -175,6 +176,9 @@ pub(super) struct PodEntry {
     pub(super) removal_done: bool,
     /// Events already written: name and count.
     pub(super) events: BTreeMap<EventKey, (String, u32)>,
+    /// The object as last seen, if a start of a container needs it.
+    pub(super) object: Option<Box<Pod>>,
+    pub(super) work: ContainerWork,
 }
 
 /// What the kubelet does with a pod.
@@ -204,6 +208,8 @@ impl PodEntry {
             checkpoint: None,
             removal_done: false,
             events: BTreeMap::new(),
+            object: None,
+            work: ContainerWork::default(),
         }
     }
 }
