@@ -10,6 +10,7 @@
 //!   name: edge              # edge-0, edge-1, edge-2
 //!   replicas: 4             # time-slicing
 //!   labels: {site: north}
+//!   without: [gpu.count]    # labels that the preset has and these nodes do not
 //!   taints: [{key: edge, value: "yes", effect: NoSchedule}]
 //!   resources: {cpu: "8", example.com/fpga: "2"}
 //!   delays: {run: 30s}
@@ -55,6 +56,8 @@ struct GroupFile {
     replicas: Option<u32>,
     #[serde(default)]
     labels: BTreeMap<String, Text>,
+    #[serde(default)]
+    without: Vec<String>,
     #[serde(default)]
     taints: Vec<TaintFile>,
     #[serde(default)]
@@ -210,6 +213,7 @@ fn group(here: &Place<'_>, field: &str, file: &GroupFile, default: &Group) -> Re
         }
         group.replicas = replicas;
     }
+    group.without.clone_from(&file.without);
     group.labels = file.labels.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
     for (index, taint) in file.taints.iter().enumerate() {
         if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&taint.effect.as_str()) {
