@@ -204,6 +204,12 @@ pub mod node_labels {
     /// Number of physical GPUs.
     pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
 
+    /// How often each GPU is advertised where time is sliced.
+    pub const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
+
+    /// Model of the GPUs; ends in `-SHARED` where time is sliced.
+    pub const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
+
     /// How MIG devices are offered: `none`, `single` or `mixed`.
     pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
 
@@ -236,6 +242,9 @@ pub mod resources {
 
     /// With a profile such as `1g.5gb` as suffix: MIG devices.
     pub const MIG_PREFIX: &str = "nvidia.com/mig-";
+
+    /// In a group's status: MiB of GPU memory that pods ask for by memory.
+    pub const GPU_MEMORY: &str = "run.ai/gpu.memory";
 }
 
 /// How a pod gets its GPUs (`receivedResourceType`).
@@ -380,6 +389,9 @@ pub mod leases {
 
     /// The admission server.
     pub const ADMISSION: &str = "ojptxr84.kai.scheduler";
+
+    /// The controllers of groups and queues.
+    pub const CONTROLLERS: &str = "controllers.kai.scheduler";
 }
 
 /// Finalizers.

@@ -12,6 +12,7 @@ mod bind_request;
 mod converter;
 mod device;
 pub mod explain;
+pub mod gpu_labels;
 mod group;
 mod node;
 mod numa;
@@ -24,6 +25,8 @@ mod volume;
 
 pub use self::{
     converter::{Converter, NodePool, Settings},
+    group::Priorities,
     numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
     object::{Kind, Object, ReadError},
+    pod::{Asked, ClaimUse, GpuPart, asked, claims_of, mig_gpus},
 };

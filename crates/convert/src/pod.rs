@@ -4,6 +4,8 @@ pub(crate) mod constraint;
 mod gpu;
 mod request;
 
+pub use self::request::{Asked, GpuPart, asked, mig_gpus};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -37,11 +39,20 @@ pub(crate) enum Need {
     Namespaces,
 }
 
-/// A claim of a pod: its name in the pod, and the object's key once that exists.
+/// A claim of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClaimUse {
-    pub(crate) name: String,
-    pub(crate) key: Option<String>,
+pub struct ClaimUse {
+    /// Its name in the pod.
+    pub name: String,
+    /// `namespace/name` of the object once that exists.
+    pub key: Option<String>,
+}
+
+/// The claims on devices that a pod names.
+#[must_use]
+pub fn claims_of(pod: &k8s::Pod) -> Vec<ClaimUse> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    claims(pod, spec, pod.metadata.namespace.as_deref().unwrap_or("default"))
 }
 
 /// What a pod's object alone says.
