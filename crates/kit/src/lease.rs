@@ -45,6 +45,16 @@ pub enum End {
     Lost,
 }
 
+/// How an attempt to renew went.
+enum Renewal {
+    /// The lease is ours for another while.
+    Done,
+    /// Nobody knows; it is still ours until its time runs out.
+    Unknown,
+    /// It is another's.
+    Lost,
+}
+
 /// What is known of the lease.
 struct Seen {
     version: Option<String>,
@@ -153,15 +163,14 @@ impl Election<'_> {
                 return;
             }
             match tokio::time::timeout(left, self.renew(held)).await {
-                Ok(true) => renewed = Instant::now(),
-                Ok(false) => return,
-                Err(_late) => {}
+                Ok(Renewal::Done) => renewed = Instant::now(),
+                Ok(Renewal::Lost) => return,
+                Ok(Renewal::Unknown) | Err(_) => {}
             }
         }
     }
 
-    /// Whether the lease may still be ours.
-    async fn renew(&self, held: &mut Lease) -> bool {
+    async fn renew(&self, held: &mut Lease) -> Renewal {
         let mut next = held.clone();
         if let Some(spec) = &mut next.spec {
             spec.renew_time = Some(MicroTime(self.process.now()));
@@ -169,7 +178,7 @@ impl Election<'_> {
         match self.api.replace(self.name, &PostParams::default(), &next).await {
             Ok(lease) => {
                 *held = lease;
-                true
+                Renewal::Done
             }
             Err(error) if matches!(classify(&error), Class::Conflict | Class::Gone) => {
                 // Somebody else's, or our own renewal whose answer was lost: the lease says which.
@@ -178,15 +187,16 @@ impl Election<'_> {
                         let ours = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref())
                             == Some(&self.process.identity);
                         *held = lease;
-                        ours
+                        // Not a renewal: the next attempt, with the version that was read, will be one.
+                        if ours { Renewal::Unknown } else { Renewal::Lost }
                     }
-                    Ok(None) => false,
-                    Err(_) => true,
+                    Ok(None) => Renewal::Lost,
+                    Err(_) => Renewal::Unknown,
                 }
             }
             Err(error) => {
                 tracing::debug!(%error, "lease not renewed");
-                true
+                Renewal::Unknown
             }
         }
     }

@@ -58,6 +58,12 @@ pub enum AllocationError {
         /// Resource name.
         resource: String,
     },
+    /// What the pod held before the machine went down is no more.
+    #[error("previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}")]
+    Lost {
+        /// Resource name.
+        resource: String,
+    },
     /// Fewer healthy free devices than asked for.
     #[error("requested number of devices unavailable for {resource}. Requested: {requested}, Available: {available}")]
     Unavailable {
@@ -174,6 +180,15 @@ impl DeviceManager {
             }
         }
         names.join(",")
+    }
+
+    /// The first resource of which some of these devices do not exist any more or are not healthy.
+    pub fn lacks<'a>(&self, devices: &'a PodDevices) -> Option<&'a str> {
+        let lost = |(resource, ids): &(&'a String, &'a Vec<String>)| {
+            let offered = self.plugins.get(*resource).map(|plugin| plugin.devices.as_slice()).unwrap_or_default();
+            !ids.iter().all(|id| offered.iter().any(|device| device.healthy && device.id == *id))
+        };
+        devices.values().flatten().find(lost).map(|(resource, _)| resource.as_str())
     }
 
     /// What a container was given, with all names of each device.

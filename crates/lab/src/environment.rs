@@ -164,13 +164,12 @@ pub fn expand(text: &str, known: &Environment) -> String {
             result.push('$');
             rest = after;
         } else if let Some((name, after)) = after.strip_prefix('(').and_then(|after| after.split_once(')')) {
-            match known.get(name) {
-                Some(value) => result.push_str(value),
-                None => {
-                    result.push_str("$(");
-                    result.push_str(name);
-                    result.push(')');
-                }
+            if let Some(value) = known.get(name) {
+                result.push_str(value);
+            } else {
+                result.push_str("$(");
+                result.push_str(name);
+                result.push(')');
             }
             rest = after;
         } else {

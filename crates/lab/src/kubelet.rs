@@ -13,6 +13,7 @@ mod containers;
 mod events;
 mod nodes;
 mod pods;
+mod reboot;
 mod state;
 mod writes;
 
@@ -223,6 +224,7 @@ enum Timer {
     NodeStatus(usize, u32),
     StatusRetry(usize),
     Fault(usize),
+    Boot(usize, u32),
     Pod(PodKey),
     Retry(PodKey),
 }
@@ -370,6 +372,7 @@ impl Kubelets {
                         self.on_command(&fault.node, &fault.action);
                     }
                 }
+                Timer::Boot(node, epoch) => self.boot(node, epoch),
                 Timer::Pod(key) => self.on_pod_timer(&key),
                 Timer::Retry(key) => self.flush(&key),
             }

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Event, Pod};
 use kai_clock::Clock;
 use kai_lab::{
     cluster::{Lab, LabOptions},
-    faults::{ApiEffect, ApiFault, Trigger},
+    faults::{ApiEffect, ApiFault, NodeAction, Trigger},
     fleet::Fleet,
     programs::{ContainerStart, Programs, RunningProgram},
 };
@@ -38,7 +38,6 @@ fn pods(lab: &Lab) -> Api<Pod> {
     Api::namespaced(lab.client(), "default")
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "a literal at every call")]
 async fn create(lab: &Lab, name: &str, node: &str, container: Value, spec: Value) {
     let mut object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"color": "green"}},
@@ -303,5 +302,68 @@ async fn programs_start_again_when_the_kubelets_do_but_their_containers_do_not()
     assert_eq!(lab.environment_of("default", "p", "main").unwrap()["K"], "v");
     pods(&lab).delete("p", &DeleteParams::default()).await.unwrap();
     gone(&lab, "p").await;
+    lab.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reboot_restarts_pods_and_refuses_those_whose_devices_have_other_names() {
+    let real = Arc::new(Real::default());
+    let lab = lab("t4x4,thor", Some(real.clone())).await;
+    let gpu = json!({"image": "real:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}});
+    create(&lab, "gpu", "t4x4-0", gpu.clone(), json!({})).await;
+    create(&lab, "board", "thor-0", gpu.clone(), json!({})).await;
+    create(&lab, "plain", "t4x4-0", json!({"image": "real:1"}), json!({})).await;
+    create(&lab, "once", "t4x4-0", json!({}), json!({"restartPolicy": "Never"})).await;
+    for pod in ["gpu", "board", "plain", "once"] {
+        status(&lab, pod, "runs", is_running).await;
+    }
+    let uuid = |pod: &str| {
+        let starts = real.starts.lock();
+        starts.iter().rev().find(|start| start.pod == pod).unwrap().visible_gpus()[0].uuid.clone()
+    };
+    let (old_gpu, old_board) = (uuid("gpu"), uuid("board"));
+    for node in ["t4x4-0", "thor-0"] {
+        assert!(lab.inject(node, NodeAction::Reboot { down: Duration::from_secs(20), new_uuids: true }));
+    }
+    let plain = status(&lab, "plain", "restarts", |status| status.restart_count == 1 && is_running(status)).await;
+    let ended = plain.last_state.unwrap().terminated.unwrap();
+    assert_eq!((ended.exit_code, ended.reason.as_deref()), (255, Some("Unknown")));
+    status(&lab, "board", "restarts", |status| status.restart_count == 1 && is_running(status)).await;
+    assert_ne!(uuid("board"), old_board, "its device is called tegra, but NVML has a new name for it");
+    let api = pods(&lab);
+    let failed = |name: &'static str| {
+        let api = api.clone();
+        async move {
+            until(&format!("{name} has failed"), || async {
+                let status = api.get(name).await.unwrap().status?;
+                (status.phase.as_deref() == Some("Failed")).then_some(status)
+            })
+            .await
+        }
+    };
+    let refused = failed("gpu").await;
+    assert_eq!(refused.reason.as_deref(), Some("UnexpectedAdmissionError"));
+    assert_eq!(
+        refused.message.as_deref(),
+        Some(
+            "Pod was rejected: Allocate failed due to previously allocated devices are no longer healthy; cannot \
+             allocate unhealthy devices nvidia.com/gpu, which is unexpected"
+        )
+    );
+    assert_eq!(refused.container_statuses, None);
+    failed("once").await;
+    assert!(lab.devices_of("default", "gpu").is_empty());
+    create(
+        &lab,
+        "next",
+        "t4x4-0",
+        json!({"image": "real:1", "resources": {"limits": {"nvidia.com/gpu": "4"}}}),
+        json!({}),
+    )
+    .await;
+    status(&lab, "next", "runs", is_running).await;
+    assert_ne!(uuid("next"), old_gpu);
+    pods(&lab).delete("gpu", &DeleteParams::default()).await.unwrap();
+    gone(&lab, "gpu").await;
     lab.shutdown().await;
 }

@@ -367,7 +367,7 @@ impl Kubelets {
     }
 
     /// Frees what a pod held; at most once.
-    fn release(&mut self, key: &PodKey) {
+    pub(super) fn release(&mut self, key: &PodKey) {
         let Some(entry) = self.pods.get_mut(key) else { return };
         if let (true, Life::Running(machine)) = (entry.counted, &entry.life) {
             entry.counted = false;
@@ -376,7 +376,7 @@ impl Kubelets {
         }
     }
 
-    fn note(&self, (namespace, name): &PodKey, node: usize, what: &str) {
+    pub(super) fn note(&self, (namespace, name): &PodKey, node: usize, what: &str) {
         let node = &self.nodes[node].spec.name;
         self.recorder.note(self.clock.now(), format_args!("pod {namespace}/{name} on {node}"), what);
     }

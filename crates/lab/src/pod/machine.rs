@@ -148,6 +148,13 @@ impl ContainerState {
         matches!(self.state, State::Running { .. })
     }
 
+    /// Whatever was under way to start it is no more.
+    pub(super) fn forget_start(&mut self) {
+        self.preparation = Preparation::Needed;
+        self.by_program = false;
+        self.wake = None;
+    }
+
     fn is_program(&self) -> bool {
         self.by_program && self.is_running()
     }
