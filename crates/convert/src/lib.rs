@@ -26,4 +26,6 @@ pub use self::{
     converter::{Converter, NodePool, Settings},
     numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
     object::{Kind, Object, ReadError},
+    pod::gpu::gpus,
 };
+pub use kai_core::delta::Gpus;
