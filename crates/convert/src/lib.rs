@@ -29,4 +29,6 @@ pub use self::{
     numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
     object::{Kind, Object, ReadError},
     pod::{Asked, ClaimUse, GpuPart, asked, claims_of, mig_gpus},
+    pod::gpu::gpus,
 };
+pub use kai_core::delta::Gpus;
