@@ -6,7 +6,7 @@
 //!                   └── parked pods ◀─ turnstile                             └─ warnings ─▶ events    pod: annotation, label
 //! ```
 //!
-//! A kind is a pure function from a [`Workload`] to a [`Wanted`] group. Everything that reads or writes is in [`walk`] and [`reconcile`].
+//! A kind is a pure function from a [`Workload`] to a [`Wanted`] group. Everything that reads is in `walk`, everything that writes in `reconcile`.
 //! It must not know: nodes, resources, what a queue holds, or any other component.
 
 mod apply;
@@ -22,7 +22,7 @@ pub mod rules;
 mod run;
 mod turnstile;
 mod type_defaults;
-pub mod walk;
+mod walk;
 mod wanted;
 
 pub use self::{

@@ -88,7 +88,7 @@ impl Options {
             Right::cluster(
                 groups::SCHEDULING,
                 "podgroups",
-                &["get", "list", "watch", "create", "patch"],
+                &["list", "watch", "create", "patch"],
                 "one group per workload",
             ),
             Right::cluster("scheduling.k8s.io", "priorityclasses", WATCH, "which priority classes there are"),

@@ -58,9 +58,8 @@ impl Grouper {
     pub(crate) async fn reconcile(&self, key: Key) -> Next {
         let Some(pod) = self.pods.get(&key).filter(|pod| self.is_ours(pod, &key)) else { return Next::Done };
         match self.attempt(&pod, &key).await {
-            Ok(Outcome::LeftAlone) => Next::Done,
             Ok(Outcome::Grouped) => Next::After(self.pause(&pod)),
-            Err(Trouble::Parked) => Next::Done,
+            Ok(Outcome::LeftAlone) | Err(Trouble::Parked) => Next::Done,
             // What it belongs to goes before it; it is about to follow.
             Err(_) if pod.metadata.deletion_timestamp.is_some() => Next::Done,
             Err(Trouble::Unsettled(_)) if group_of(&pod).is_some() => Next::After(self.pause(&pod)),
@@ -151,10 +150,8 @@ impl Grouper {
                 self.numbers.groups_created.inc();
                 live
             }
-            Err(error) if classify(&error) == Class::Exists => match api.get(&group.name).await {
-                Ok(live) => live,
-                Err(error) => return Err(refusal(&error, &format!("PodGroup `{}` not read", group.name))),
-            },
+            // An earlier attempt, or another replica: the watch is about to tell.
+            Err(error) if classify(&error) == Class::Exists => return Err(Trouble::Server(message(&error))),
             Err(error) => return Err(refusal(&error, &format!("PodGroup `{}` not created", group.name))),
         };
         self.groups.saw(live.clone());
@@ -180,7 +177,10 @@ impl Grouper {
     /// The oldest living pod of a group.
     fn speaker(&self, group: &Key) -> Option<Key> {
         let pods = self.pods.find(self.pods_by_group, &group.to_string());
-        let living = pods.iter().filter(|pod| !is_over(pod) && pod.metadata.deletion_timestamp.is_none());
+        let living = pods.iter().filter(|pod| {
+            let going = is_over(pod) || pod.metadata.deletion_timestamp.is_some();
+            !going && !is_skipped(pod.metadata.annotations.as_ref())
+        });
         let oldest = living.min_by_key(|pod| {
             (pod.metadata.creation_timestamp.as_ref().map(|time| time.0), pod.metadata.name.clone())
         })?;

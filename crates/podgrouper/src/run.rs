@@ -34,6 +34,9 @@ const LEASE: &str = "54dff599.kai.scheduler";
 /// Pauses after failures.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
+/// How long after a group is gone its pods are looked at: by then it is known what else is gone.
+const RESTORE: Duration = Duration::from_secs(1);
+
 /// Groups pods until the process is told to end.
 pub async fn run(process: Process, options: Options) -> Result<(), Error> {
     // Before any lease is taken: who cannot understand its options must not keep others from working.
@@ -81,11 +84,13 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         move || pods.all().iter().filter(|pod| !is_over(pod)).for_each(|pod| queue.add(Key::of(pod.as_ref())))
     };
     let hear = {
-        let (pods, queue) = (pods.clone(), queue.clone());
+        let (pods, queue, owners) = (pods.clone(), queue.clone(), Arc::clone(&owners));
         move |change: &Change<'_, PodGroup>| {
-            if let Change::Removed(group) = change {
-                let members = pods.find(pods_by_group, &Key::of(group.as_ref()).to_string());
-                members.iter().for_each(|pod| queue.add(Key::of(pod.as_ref())));
+            let Change::Removed(group) = change else { return };
+            // It may have gone with its owner, which then must not get another one.
+            owners.suspect(&group.metadata);
+            for pod in pods.find(pods_by_group, &Key::of(group.as_ref()).to_string()) {
+                queue.add_after(Key::of(pod.as_ref()), RESTORE);
             }
         }
     };

@@ -97,7 +97,7 @@ impl Owners {
     /// An object that a kind asked for, or nothing if it is not there.
     pub(crate) async fn object(&self, reference: &Reference, key: &Key) -> Result<Option<Arc<Value>>, Trouble> {
         if let Some(known) = self.memory.object(&key.namespace, reference) {
-            return Ok(known);
+            return Ok(known.object);
         }
         let what = format!("object {} {} {}/{}", reference.api_version, reference.kind, key.namespace, reference.name);
         let Some(_pass) = self.turnstile.enter(what, key) else { return Err(Trouble::Parked) };
@@ -122,6 +122,14 @@ impl Owners {
     /// Takes in that an object of a usual kind is gone.
     pub(crate) fn gone(&self, api_version: &str, kind: &str, metadata: &ObjectMeta) {
         self.memory.gone(api_version, kind, metadata);
+    }
+
+    /// Takes in that an object is gone whose owners may be gone too: they are read again.
+    pub(crate) fn suspect(&self, dependent: &ObjectMeta) {
+        for reference in dependent.owner_references.iter().flatten() {
+            let namespace = dependent.namespace.clone().unwrap_or_default();
+            self.memory.unlearn(&Place { namespace, reference: reference.into(), uid: reference.uid.clone() });
+        }
     }
 
     /// A pod is no longer there.

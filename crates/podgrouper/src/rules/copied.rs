@@ -12,9 +12,21 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Longer values are documents, not settings.
 const LONGEST_VALUE: usize = 1024;
 
-/// Labels of single pods and revisions, and those of the binder.
-const NOT_LABELS: &[&str] =
-    &[labels::GPU_GROUP, labels::SUBGROUP, "pod-template-hash", "controller-revision-hash", "pod-template-generation"];
+/// Labels of single pods and revisions, those of the binder, and those by which a Job finds its pods.
+const NOT_LABELS: &[&str] = &[
+    labels::GPU_GROUP,
+    labels::SUBGROUP,
+    "pod-template-hash",
+    "controller-revision-hash",
+    "pod-template-generation",
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+];
+
+/// Beginning of what the Deployment controller writes at each rollout.
+const ROLLOUT: &str = "deployment.kubernetes.io/";
 
 /// Annotations with a writer of their own.
 const NOT_ANNOTATIONS: &[&str] = &[
@@ -40,7 +52,9 @@ pub(super) fn labels(all: &BTreeMap<String, String>) -> BTreeMap<String, String>
 
 /// The annotations to copy.
 pub(super) fn annotations(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let wanted = all.iter().filter(|(key, value)| is_setting(key, value) && !NOT_ANNOTATIONS.contains(&key.as_str()));
+    let wanted = all.iter().filter(|(key, value)| {
+        is_setting(key, value) && !key.starts_with(ROLLOUT) && !NOT_ANNOTATIONS.contains(&key.as_str())
+    });
     wanted.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -46,6 +46,13 @@ struct Known {
     until: Instant,
 }
 
+/// A whole object, or that it is not there.
+#[derive(Clone, Debug)]
+pub(super) struct Whole {
+    pub object: Option<Arc<Value>>,
+    until: Instant,
+}
+
 #[derive(Default)]
 struct State {
     owners: BTreeMap<Place, Known>,
@@ -53,7 +60,7 @@ struct State {
     pods: BTreeMap<Place, BTreeSet<Key>>,
     /// The owners above each pod.
     above: BTreeMap<Key, BTreeSet<Place>>,
-    objects: BTreeMap<(String, Reference), (Instant, Option<Arc<Value>>)>,
+    objects: BTreeMap<(String, Reference), Whole>,
 }
 
 pub(super) struct Memory {
@@ -78,17 +85,17 @@ impl Memory {
         self.state.lock().owners.insert(place.clone(), Known { read, version, until });
     }
 
-    pub fn object(&self, namespace: &str, reference: &Reference) -> Option<Option<Arc<Value>>> {
+    pub fn object(&self, namespace: &str, reference: &Reference) -> Option<Whole> {
         let state = self.state.lock();
-        let (until, object) = state.objects.get(&(namespace.to_owned(), reference.clone()))?;
-        (*until > Instant::now()).then(|| object.clone())
+        let known = state.objects.get(&(namespace.to_owned(), reference.clone()));
+        known.filter(|known| known.until > Instant::now()).cloned()
     }
 
     pub fn learn_object(&self, namespace: &str, reference: &Reference, object: Option<Arc<Value>>) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        state.objects.retain(|_, (until, _)| *until > now);
-        state.objects.insert((namespace.to_owned(), reference.clone()), (now + OBJECT, object));
+        state.objects.retain(|_, known| known.until > now);
+        state.objects.insert((namespace.to_owned(), reference.clone()), Whole { object, until: now + OBJECT });
     }
 
     /// A pod has exactly these owners. Those without pods are forgotten.
@@ -149,8 +156,13 @@ impl Memory {
     /// Takes in that an object of a watched kind is gone.
     pub fn gone(&self, api_version: &str, kind: &str, metadata: &ObjectMeta) {
         if let Some(place) = place_of(api_version, kind, metadata) {
-            self.state.lock().owners.remove(&place);
+            self.unlearn(&place);
         }
+    }
+
+    /// An owner must be read again.
+    pub fn unlearn(&self, place: &Place) {
+        self.state.lock().owners.remove(place);
     }
 }
 
@@ -166,4 +178,67 @@ fn place_of(api_version: &str, kind: &str, metadata: &ObjectMeta) -> Option<Plac
 /// Servers count versions up; where one does not, the last word wins.
 pub(super) fn version_of(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_deref()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use kai_kit::backoff::Backoff;
+
+    use super::*;
+
+    fn metadata(version: &str, queue: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some("train".into()),
+            namespace: Some("team".into()),
+            uid: Some("1".into()),
+            resource_version: Some(version.into()),
+            labels: Some([("queue".to_owned(), queue.to_owned())].into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// A memory that knows the Job of two pods.
+    fn memory() -> (Memory, WorkQueue<Key>, Place) {
+        let queue = WorkQueue::new(Backoff::new(Duration::from_secs(1), Duration::from_secs(1)));
+        let memory = Memory::new(queue.clone());
+        let place = place_of("batch/v1", "Job", &metadata("5", "a")).unwrap();
+        memory.learn(&place, Some(5), Read::Owner(Arc::new(Owner::new(place.reference.clone(), metadata("5", "a")))));
+        for pod in ["one", "two"] {
+            memory.follow(&Key::new("team", pod), [place.clone()].into());
+        }
+        (memory, queue, place)
+    }
+
+    fn queue_of(memory: &Memory, place: &Place) -> Option<String> {
+        match memory.owner(place)? {
+            Read::Owner(owner) => owner.labels.get("queue").cloned(),
+            Read::Forbidden(_) => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_an_owner_asks_for_its_pods_and_an_old_one_for_nobody() {
+        let (memory, queue, place) = memory();
+        memory.changed("batch/v1", "Job", &metadata("4", "old"));
+        memory.changed("batch/v1", "Job", &metadata("6", "a"));
+        assert_eq!((queue_of(&memory, &place).as_deref(), queue.depth()), (Some("a"), 0));
+        memory.changed("batch/v1", "Job", &metadata("7", "b"));
+        assert_eq!((queue_of(&memory, &place).as_deref(), queue.depth()), (Some("b"), 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_is_forgotten_with_its_last_pod() {
+        let (memory, _, place) = memory();
+        memory.follow(&Key::new("team", "one"), BTreeSet::new());
+        assert!(memory.owner(&place).is_some());
+        memory.follow(&Key::new("team", "two"), BTreeSet::new());
+        assert!(memory.owner(&place).is_none());
+        assert!(memory.state.lock().pods.is_empty() && memory.state.lock().above.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_is_not_known_in_another_namespace() {
+        let (memory, _, place) = memory();
+        assert!(memory.owner(&Place { namespace: "other".into(), ..place }).is_none());
+    }
 }

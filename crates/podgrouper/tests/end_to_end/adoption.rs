@@ -112,7 +112,7 @@ async fn groups_go_with_their_workload_and_nobody_is_warned() {
     let cluster = Cluster::start().await;
     cluster.create::<Job>(job("train", 3, json!({}))).await;
     cluster.grouped(3).await;
-    cluster.api::<Job>().delete("train", &DeleteParams::background()).await.unwrap();
+    cluster.api::<Job>().delete("train", &DeleteParams::foreground()).await.unwrap();
     until("nothing", || async { (cluster.pods().await.is_empty() && cluster.groups().await.is_empty()).then_some(()) })
         .await;
     tokio::time::sleep(Duration::from_mins(5)).await;

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod harness;
+mod options;
 mod queues;
 mod rights;
 mod troubles;

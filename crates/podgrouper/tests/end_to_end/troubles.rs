@@ -18,7 +18,6 @@ async fn lost_answers_and_errors_leave_one_group_and_every_pod_in_it() {
     cluster.faults.set(vec![
         fault("create", "podgroups", Trigger::Nth(1), ApiEffect::LostAnswer),
         fault("create", "podgroups", Trigger::Nth(2), ApiEffect::Error(500)),
-        fault("get", "podgroups", Trigger::Nth(1), ApiEffect::Reset),
         fault("patch", "pods", Trigger::Probability(0.3), ApiEffect::LostAnswer),
         fault("patch", "pods", Trigger::Probability(0.3), ApiEffect::Error(503)),
         fault("get", "jobs", Trigger::Probability(0.5), ApiEffect::Error(500)),

@@ -102,8 +102,9 @@ async fn five_hundred_pods_of_a_job_cost_one_group_and_one_patch_each() {
     until("pods", || async { (cluster.pods().await.len() == 512).then_some(()) }).await;
     let begin = Instant::now();
     cluster.run();
-    cluster.grouped(512).await;
+    until("patches", || async { (cluster.called("patch", "pods") >= 512).then_some(()) }).await;
     println!("512 pods grouped in {:?}", begin.elapsed());
+    cluster.grouped(512).await;
     assert_eq!(cluster.called("create", "podgroups"), 1);
     assert_eq!(cluster.called("patch", "podgroups"), 0);
     assert_eq!(cluster.called("patch", "pods"), 512);
