@@ -28,5 +28,5 @@ pub use self::{
     group::Priorities,
     numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
     object::{Kind, Object, ReadError},
-    pod::{Asked, ClaimUse, GpuPart, asked, claims_of, mig_gpus},
+    pod::{Asked, ClaimUse, GpuPart, asked, claims_of, gpus_of},
 };
