@@ -1,7 +1,7 @@
 //! Pods: what is known of a pod from its object alone ([`Draft`]), and what other objects add to it ([`Draft::resolve`]).
 
 pub(crate) mod constraint;
-mod gpu;
+pub(crate) mod gpu;
 mod request;
 
 pub use self::request::{Asked, GpuPart, asked, gpus_of};

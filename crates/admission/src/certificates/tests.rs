@@ -1,0 +1,98 @@
+//! Lives of certificates, by injected time.
+
+use super::*;
+
+fn names() -> Vec<String> {
+    ["admission.kai-scheduler.svc", "127.0.0.1"].map(str::to_owned).into()
+}
+
+fn at(days: i64) -> Timestamp {
+    "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(24 * days)
+}
+
+fn step(current: Option<&Material>, days: i64) -> Option<Material> {
+    renew(current, &names(), at(days), Times::default()).unwrap()
+}
+
+/// What the API server does: believes the bundle that it was last given.
+fn trusted(bundle: &Material, shown: &Material, days: i64) -> bool {
+    let seen = Material { authorities: bundle.authorities.clone(), ..shown.clone() };
+    seen.is_accepted(&names(), at(days))
+}
+
+#[test]
+fn new_material_is_accepted_for_its_names_and_time_only() {
+    let first = step(None, 0).unwrap();
+    assert!(first.is_accepted(&names(), at(0)));
+    assert!(first.is_accepted(&names(), at(364)));
+    assert!(!first.is_accepted(&names(), at(366)));
+    assert!(!first.is_accepted(&["other.svc".to_owned()], at(0)));
+    assert_eq!(step(Some(&first), 100), None);
+    let leaf = validity::of(&certificates(&first.certificate)[0]).unwrap();
+    assert_eq!((leaf.from, leaf.until), (at(0) - SignedDuration::from_mins(5), at(365)));
+    assert!(!format!("{first:?}").contains("PRIVATE"));
+}
+
+#[test]
+fn a_leaf_is_renewed_after_two_thirds_of_its_life_by_the_same_authority() {
+    let first = step(None, 0).unwrap();
+    assert_eq!(step(Some(&first), 243), None);
+    let second = step(Some(&first), 244).unwrap();
+    assert_eq!(second.authorities, first.authorities);
+    assert_ne!(second.certificate, first.certificate);
+    assert!(trusted(&first, &second, 500));
+    assert_eq!(step(Some(&second), 245), None);
+}
+
+#[test]
+fn a_new_authority_is_made_known_before_it_signs() {
+    // Years of daily looks; each day the API servers may still have yesterday's bundle.
+    let mut current = step(None, 0).unwrap();
+    let mut yesterday = current.clone();
+    let (mut authorities, mut most) = (std::collections::BTreeSet::new(), 0);
+    for day in 1..5 * 365 {
+        if let Some(next) = step(Some(&current), day) {
+            current = next;
+        }
+        let all = certificates(&current.authorities);
+        most = most.max(all.len());
+        authorities.extend(all.into_iter().map(|authority| authority.to_vec()));
+        assert!(trusted(&yesterday, &current, day), "day {day}: an unknown leaf");
+        assert!(trusted(&current, &yesterday, day), "day {day}: a leaf that is no longer trusted");
+        yesterday = current.clone();
+    }
+    assert_eq!((authorities.len(), most), (2, 2));
+    // The first authority goes when it has run out.
+    let late = step(Some(&current), 5 * 365 + 1).unwrap();
+    assert_eq!(certificates(&late.authorities).len(), 1);
+}
+
+#[test]
+fn what_cannot_be_used_is_replaced() {
+    let good = step(None, 0).unwrap();
+    let other = step(None, 0).unwrap();
+    for broken in [
+        Material { key: other.key.clone(), ..good.clone() },
+        Material { certificate: other.certificate.clone(), key: other.key.clone(), ..good.clone() },
+        Material { authority_key: other.authority_key.clone(), ..good.clone() },
+        Material { authorities: "nonsense".to_owned(), ..good.clone() },
+        Material { certificate: String::new(), ..good.clone() },
+    ] {
+        let mended = step(Some(&broken), 1).unwrap();
+        assert!(mended.is_accepted(&names(), at(1)), "{broken:?}");
+        assert_eq!(step(Some(&mended), 1), None);
+    }
+    let more = [names(), vec!["gpu-7.example.com".to_owned()]].concat();
+    let renamed = renew(Some(&good), &more, at(1), Times::default()).unwrap().unwrap();
+    assert!(renamed.is_accepted(&more, at(1)));
+    assert_eq!(renamed.authorities, good.authorities);
+}
+
+#[test]
+fn bytes_that_are_no_certificate_have_no_life() {
+    let good = certificates(&step(None, 0).unwrap().certificate).remove(0);
+    for length in 0..good.len().min(160) {
+        assert_eq!(validity::of(&good[..length]), None);
+    }
+    assert_eq!(validity::of(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
+}
