@@ -189,6 +189,18 @@ pub mod annotations {
     /// On a group: when it was last stopped for another.
     pub const LAST_EVICTION: &str = "kai.scheduler/last-eviction-timestamp";
 
+    /// On a pod with parts of GPUs: the UUID of each, by group, as JSON. Not in KAI.
+    pub const GPU_DEVICES: &str = "kai.scheduler/gpu-devices";
+
+    /// On a reservation pod that replaces one that vanished: the UUID that the pods of its group were told. Not in KAI.
+    pub const RESERVATION_EXPECTS: &str = "kai.scheduler/reservation-expects";
+
+    /// On a reservation pod: how often its container had restarted when the UUID was last checked. Not in KAI.
+    pub const RESERVATION_RESTARTS: &str = "kai.scheduler/reservation-restarts";
+
+    /// On a volume or volume claim: uid of the pod for which the binder chose its place. Not in KAI.
+    pub const PLACED_FOR: &str = "kai.scheduler/placed-for";
+
     /// `true` on reservation pods: Karpenter must not remove their node.
     pub const KARPENTER_DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 
@@ -227,6 +239,9 @@ pub mod node_labels {
 
     /// `true` on nodes with NUMA zones.
     pub const MEMORY_NUMA: &str = "feature.node.kubernetes.io/memory-numa";
+
+    /// `standard` or `tegra`: what kind of board the node is, as its agent found out. Not in KAI.
+    pub const PLATFORM: &str = "kai.scheduler/platform";
 
     /// The node itself, the last level of a topology.
     pub const HOSTNAME: &str = "kubernetes.io/hostname";
