@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kai_api::names::resources;
 use kai_quantity::Format;
 use serde_json::{Map, Value};
 
@@ -64,18 +63,7 @@ impl Amounts {
     /// Billionths of GPUs as queues count them: devices of any plugin, MIG profiles by their slices, devices of DRA classes.
     #[must_use]
     pub fn gpus(&self) -> i128 {
-        let each = self.0.iter().map(|(resource, nano)| {
-            let of_a_plugin = resource.ends_with("/gpu");
-            let of_a_class = !resource.contains('/') && resource.to_ascii_lowercase().contains("gpu");
-            if of_a_plugin || of_a_class {
-                return *nano;
-            }
-            if !resource.starts_with(resources::MIG_PREFIX) {
-                return 0;
-            }
-            let count = i64::try_from(nano / NANO).unwrap_or(i64::MAX);
-            i128::from(kai_convert::mig_gpus(resource, count)).saturating_mul(MICRO)
-        });
+        let each = self.0.iter().map(|(resource, nano)| kai_convert::gpus_of(resource, *nano));
         each.fold(0, i128::saturating_add)
     }
 
@@ -121,6 +109,8 @@ pub(crate) fn shown(nano: i128) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kai_api::names::resources;
+
     use super::*;
 
     fn amounts(list: &[(&str, i128)]) -> Amounts {

@@ -146,7 +146,7 @@ mod tests {
     fn pods_that_ended_moved_or_vanished_touch_their_groups_and_the_same_again_touches_nobody() {
         let mut book = PodBook::default();
         let a = Key::new("team", "a");
-        assert_eq!(book.take(News::Applied(pod("p", "a", "Pending"))), [a.clone()]);
+        assert_eq!(book.take(News::Applied(pod("p", "a", "Pending"))), std::slice::from_ref(&a));
         assert!(book.take(News::Applied(pod("p", "a", "Pending"))).is_empty());
         assert_eq!(book.take(News::Applied(pod("p", "b", "Pending"))), [a.clone(), Key::new("team", "b")]);
         assert_eq!(book.of_group(&a).count(), 0);

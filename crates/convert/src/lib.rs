@@ -28,7 +28,6 @@ pub use self::{
     group::Priorities,
     numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
     object::{Kind, Object, ReadError},
-    pod::{Asked, ClaimUse, GpuPart, asked, claims_of, mig_gpus},
-    pod::gpu::gpus,
+    pod::{Asked, ClaimUse, GpuPart, asked, claims_of, gpu::gpus, gpus_of},
 };
 pub use kai_core::delta::Gpus;

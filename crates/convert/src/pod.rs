@@ -4,7 +4,7 @@ pub(crate) mod constraint;
 pub(crate) mod gpu;
 mod request;
 
-pub use self::request::{Asked, GpuPart, asked, mig_gpus};
+pub use self::request::{Asked, GpuPart, asked, gpus_of};
 
 use std::collections::{BTreeMap, BTreeSet};
 

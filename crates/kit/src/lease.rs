@@ -171,34 +171,36 @@ impl Election<'_> {
     }
 
     async fn renew(&self, held: &mut Lease) -> Renewal {
-        let mut next = held.clone();
-        if let Some(spec) = &mut next.spec {
-            spec.renew_time = Some(MicroTime(self.process.now()));
-        }
-        match self.api.replace(self.name, &PostParams::default(), &next).await {
-            Ok(lease) => {
-                *held = lease;
-                Renewal::Done
+        // A second time only with what a first conflict made us read.
+        for _ in 0..2 {
+            let mut next = held.clone();
+            if let Some(spec) = &mut next.spec {
+                spec.renew_time = Some(MicroTime(self.process.now()));
             }
-            Err(error) if matches!(classify(&error), Class::Conflict | Class::Gone) => {
-                // Somebody else's, or our own renewal whose answer was lost: the lease says which.
-                match self.api.get_opt(self.name).await {
-                    Ok(Some(lease)) => {
-                        let ours = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref())
-                            == Some(&self.process.identity);
-                        *held = lease;
-                        // Not a renewal: the next attempt, with the version that was read, will be one.
-                        if ours { Renewal::Unknown } else { Renewal::Lost }
+            match self.api.replace(self.name, &PostParams::default(), &next).await {
+                Ok(lease) => {
+                    *held = lease;
+                    return Renewal::Done;
+                }
+                Err(error) if matches!(classify(&error), Class::Conflict | Class::Gone) => {
+                    // Somebody else's, or our own renewal whose answer was lost: the lease says which.
+                    match self.api.get_opt(self.name).await {
+                        Ok(Some(lease)) if self.is_ours(&lease) => *held = lease,
+                        Ok(_) => return Renewal::Lost,
+                        Err(_) => return Renewal::Unknown,
                     }
-                    Ok(None) => Renewal::Lost,
-                    Err(_) => Renewal::Unknown,
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "lease not renewed");
+                    return Renewal::Unknown;
                 }
             }
-            Err(error) => {
-                tracing::debug!(%error, "lease not renewed");
-                Renewal::Unknown
-            }
         }
+        Renewal::Unknown
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.process.identity)
     }
 
     /// Gives the lease back, so that nobody waits for it to run out.

@@ -139,7 +139,7 @@ async fn a_short_absence_of_the_server_and_lost_answers_do_not_end_the_work() {
     let replica = setting.replica("first");
     sleep(Duration::from_secs(5)).await;
     replica.faults.set(unreachable_server());
-    sleep(Duration::from_secs(7)).await;
+    sleep(Duration::from_secs(5)).await;
     let lost = ApiFault {
         verb: Some("update".into()),
         resource: Some("leases".into()),

@@ -70,10 +70,21 @@ pub fn asked(pod: &k8s::Pod) -> Asked {
     Asked { amounts, part }
 }
 
-/// Millionths of GPUs that MIG devices of one resource cost a queue; 0 for resources of another kind.
+/// Billionths of GPUs that an amount of one resource, also in billionths, costs a queue: devices of any plugin, MIG profiles by their
+/// slices, devices of DRA classes; 0 for everything else.
 #[must_use]
-pub fn mig_gpus(resource: &str, count: i64) -> i64 {
-    mig_share(resource, count)
+pub fn gpus_of(resource: &str, nano: i128) -> i128 {
+    const NANO: i128 = 1_000_000_000;
+    let of_a_plugin = resource.ends_with("/gpu");
+    let of_a_class = !resource.contains('/') && resource.to_ascii_lowercase().contains("gpu");
+    if of_a_plugin || of_a_class {
+        return nano;
+    }
+    if !resource.starts_with(resources::MIG_PREFIX) {
+        return 0;
+    }
+    let count = i64::try_from(nano / NANO).unwrap_or(i64::MAX);
+    i128::from(mig_share(resource, count)).saturating_mul(NANO / i128::from(GPU))
 }
 
 /// Reads a pod's request. With a complaint comes whatever could be read.
