@@ -1,6 +1,7 @@
 //! `kai queue tree`: the queues of a cluster as a tree, with what each is guaranteed, may use, holds and asks for.
 //!
-//! Numbers come from the queues' own statuses. Queues without a way to the top are shown too, with a mark that says why.
+//! Numbers come from the queues' own statuses. Queues without a way to the top are shown too, with a mark that says
+//! why.
 
 mod forest;
 mod table;

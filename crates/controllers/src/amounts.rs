@@ -60,14 +60,16 @@ impl Amounts {
         self.0.is_empty()
     }
 
-    /// Billionths of GPUs as queues count them: devices of any plugin, MIG profiles by their slices, devices of DRA classes.
+    /// Billionths of GPUs as queues count them: devices of any plugin, MIG profiles by their slices, devices of DRA
+    /// classes.
     #[must_use]
     pub fn gpus(&self) -> i128 {
         let each = self.0.iter().map(|(resource, nano)| kai_convert::gpus_of(resource, *nano));
         each.fold(0, i128::saturating_add)
     }
 
-    /// What to write into a status that has `old`: changed ones with their text, those that are gone as null; nothing if equal.
+    /// What to write into a status that has `old`: changed ones with their text, those that are gone as null; nothing
+    /// if equal.
     #[must_use]
     pub fn patch(&self, old: &BTreeMap<String, Quantity>) -> Option<Value> {
         let mut patch = Map::new();

@@ -6,7 +6,8 @@
 //!  priority classes ──┘
 //! ```
 //!
-//! It must not know: how pods are scheduled and bound. It decides nothing; whatever it writes can be computed again from what is.
+//! It must not know: how pods are scheduled and bound. It decides nothing; whatever it writes can be computed again
+//! from what is.
 
 pub mod amounts;
 pub mod conditions;

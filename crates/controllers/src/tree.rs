@@ -1,6 +1,7 @@
 //! Queues as a tree: sums from the leaves to the top in one pass, and which queues hang in the air.
 //!
-//! A queue hangs in the air if its parent does not exist, if it is its own ancestor, or if a queue above it hangs. Rings are cut at each
+//! A queue hangs in the air if its parent does not exist, if it is its own ancestor, or if a queue above it hangs.
+//! Rings are cut at each
 //! of their queues, so that what remains is a forest and every sum is finite.
 
 use std::collections::{BTreeMap, BTreeSet};

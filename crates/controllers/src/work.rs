@@ -1,4 +1,5 @@
-//! The work: sums of groups and queues into their statuses, and warnings about nodes. Every write is a merge patch of our own fields,
+//! The work: sums of groups and queues into their statuses, and warnings about nodes. Every write is a merge patch of
+//! our own fields,
 //! made only if they differ.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -57,7 +58,8 @@ impl Work {
             () = cancel.cancelled() => return,
             () = self.world.ready() => {}
         }
-        // All groups are added up before the first queue is written: a queue is never told half of the truth after a start.
+        // All groups are added up before the first queue is written: a queue is never told half of the truth after a
+        // start.
         for group in self.world.groups.all() {
             self.count(&group);
             self.world.jobs.add(Job::Group(Key::of(group.as_ref())));

@@ -1,6 +1,7 @@
 //! What a node's labels say of its GPUs, what is assumed where they say nothing usable, and how to mend them.
 //!
-//! A device plugin that slices time advertises each GPU many times over; memory can only be divided by devices that exist. Where the
+//! A device plugin that slices time advertises each GPU many times over; memory can only be divided by devices that
+//! exist. Where the
 //! number of those is not labelled the lowest plausible number is taken, so that no device is promised twice.
 
 use std::collections::BTreeMap;
