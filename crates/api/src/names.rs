@@ -189,6 +189,12 @@ pub mod annotations {
     /// On a group: when it was last stopped for another.
     pub const LAST_EVICTION: &str = "kai.scheduler/last-eviction-timestamp";
 
+    /// On a bind request: how often binding the pod failed before, as JSON by node. Not in KAI.
+    pub const BIND_ATTEMPTS: &str = "kai.scheduler/bind-attempts";
+
+    /// On a bind request: nodes that refused the pod before and until when they are avoided, as JSON. Not in KAI.
+    pub const BIND_VETOES: &str = "kai.scheduler/bind-vetoes";
+
     /// `true` on reservation pods: Karpenter must not remove their node.
     pub const KARPENTER_DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 
