@@ -201,6 +201,12 @@ pub mod annotations {
     /// On a volume or volume claim: uid of the pod for which the binder chose its place. Not in KAI.
     pub const PLACED_FOR: &str = "kai.scheduler/placed-for";
 
+    /// On a bind request: how often binding the pod failed before, as JSON by node. Not in KAI.
+    pub const BIND_ATTEMPTS: &str = "kai.scheduler/bind-attempts";
+
+    /// On a bind request: nodes that refused the pod before and until when they are avoided, as JSON. Not in KAI.
+    pub const BIND_VETOES: &str = "kai.scheduler/bind-vetoes";
+
     /// `true` on reservation pods: Karpenter must not remove their node.
     pub const KARPENTER_DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 

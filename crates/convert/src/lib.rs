@@ -10,6 +10,7 @@
 mod amount;
 mod bind_request;
 mod converter;
+pub mod decision;
 mod device;
 pub mod explain;
 pub mod gpu_labels;
@@ -24,7 +25,8 @@ pub mod scenario;
 mod volume;
 
 pub use self::{
-    converter::{Converter, NodePool, Settings},
+    bind_request::Veto,
+    converter::{Converter, GroupNote, NodePool, Settings},
     group::Priorities,
     numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
     object::{Kind, Object, ReadError},

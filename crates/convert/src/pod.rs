@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1 as k8s;
 use kai_api::names::{annotations, labels, namespaces};
-use kai_core::delta::{Constraints, Gpus, Origin, Phase, Placement, Pod, Request, Role};
+use kai_core::{
+    delta::{Constraints, Gpus, Origin, Phase, Placement, Pod, Request, Role},
+    time::Time,
+};
 
 use self::constraint::NamespaceTerm;
 use crate::{
@@ -77,6 +80,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) zones: &'a BTreeMap<String, Zones>,
     pub(crate) claim_exists: &'a dyn Fn(&str) -> bool,
+    /// When its deletion was asked for, if it was.
+    pub(crate) leaves: Option<Time>,
+    /// The time, as far as it was told.
+    pub(crate) now: Time,
 }
 
 impl Draft {
@@ -171,6 +178,7 @@ impl Draft {
     /// The pod as it is among the other objects.
     pub(crate) fn resolve(&self, around: &Surroundings<'_>) -> Pod {
         let mut pod = self.pod.clone();
+        pod.deleted = pod.deleted.or(around.leaves);
         for term in &self.terms {
             term.resolve(&mut pod.constraints, around.namespaces);
         }
@@ -178,6 +186,10 @@ impl Draft {
         place(&mut pod, bind);
         pod.claims = self.claims.iter().filter_map(|claim| claim.key.clone()).collect();
         let waits = pod.placement.is_none();
+        if let Some(bind) = bind.filter(|_| waits) {
+            let held = bind.vetoes.iter().filter(|veto| veto.holds(around.now));
+            pod.constraints.vetoed = held.map(|veto| veto.node.clone()).collect();
+        }
         for claim in &self.volumes {
             match around.volumes.need(claim) {
                 Ok(need) => pod.constraints.volumes.push(need),
