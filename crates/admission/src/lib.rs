@@ -10,6 +10,7 @@
 //! no client. Only pods that name our scheduler are sent here, so that the end of this process never holds up anybody else's pod.
 
 pub mod certificates;
+mod metrics;
 mod options;
 mod pod;
 mod pod_group;
@@ -24,7 +25,7 @@ mod topology;
 
 pub use self::{
     options::Options,
-    registration::{Address, Names, Place, configurations},
+    registration::{Address, Names, Place, configurations, register},
     router::router,
     rules::{Rules, Settings},
     server::{Error, rights, run, serve},

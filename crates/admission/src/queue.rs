@@ -81,7 +81,6 @@ fn each(resources: &QueueResources) -> [QueueResource; 3] {
     [resources.gpu, resources.cpu, resources.memory].map(Option::unwrap_or_default)
 }
 
-#[expect(clippy::float_cmp, reason = "-1 is a word, written and read exactly")]
 fn unlimited(amount: f64) -> bool {
     amount == defaults::UNLIMITED
 }

@@ -4,13 +4,12 @@ use kai_api::{
     Queue,
     names::{namespaces, objects},
 };
-use kai_kit::Mirror;
+use kai_kit::{Metrics, Mirror};
 
-use crate::review::User;
+use crate::{metrics::Reviews, review::User};
 
 /// Which rules hold, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of KAI's")]
 pub struct Settings {
     /// The scheduler name of pods that are ours.
     pub scheduler: String,
@@ -68,12 +67,13 @@ pub struct Rules {
     /// Which rules hold.
     pub settings: Settings,
     queues: Option<Mirror<Queue>>,
+    reviews: Reviews,
 }
 
 impl Rules {
     /// Rules that see nothing but the request.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, queues: None }
+        Self { settings, ..Self::default() }
     }
 
     /// Rules that also know the queues there are.
@@ -81,6 +81,17 @@ impl Rules {
     pub fn with_queues(mut self, queues: Mirror<Queue>) -> Self {
         self.queues = Some(queues);
         self
+    }
+
+    /// Rules whose reviews are counted there.
+    #[must_use]
+    pub fn counted_in(self, metrics: &Metrics) -> Self {
+        self.reviews.register(metrics);
+        self
+    }
+
+    pub(crate) fn reviews(&self) -> &Reviews {
+        &self.reviews
     }
 
     pub(crate) fn queues(&self) -> Option<&Mirror<Queue>> {
