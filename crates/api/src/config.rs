@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::embedded::conditions;
 
 pub use admission::{Admission, AdmissionWebhook};
-pub use binder::{Binder, BinderPluginConfig, ResourceReservation};
+pub use binder::{Binder, BinderPluginConfig, MountDevices, ResourceReservation, TegraMode, TegraReservation};
 pub use controllers::{
     ControllerWebhooks, NodeScaleAdjuster, NodeScaleAdjusterArgs, NumaPlacementExporter, PodGroupController,
     PodGroupControllerService, PortMapping, QueueController, QueueControllerService,

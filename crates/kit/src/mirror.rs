@@ -161,8 +161,21 @@ where
     where
         K::DynamicType: Default,
     {
-        let mirror = self.detached();
         let name = format!("watch of {}", K::plural(&K::DynamicType::default()));
+        self.start_named(&name, api, config, health, cancel)
+    }
+
+    /// As [`Builder::start`], under another name in `health`: for a second mirror of the same kind.
+    pub fn start_named(
+        self,
+        name: &str,
+        api: Api<K>,
+        config: watcher::Config,
+        health: &Health,
+        cancel: &CancellationToken,
+    ) -> Mirror<K> {
+        let mirror = self.detached();
+        let name = name.to_owned();
         let feeding = mirror.clone();
         let tell = move |news| feeding.take(news);
         tokio::spawn(watch::run(api, config, name, health.clone(), cancel.clone(), tell));

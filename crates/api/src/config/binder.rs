@@ -94,4 +94,59 @@ pub struct ResourceReservation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "kubernetes::<SecurityContext>")]
     pub reservation_container_security_context: Option<SecurityContext>,
+    /// What they get on Jetson boards. Not in KAI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tegra: Option<TegraReservation>,
+}
+
+/// What a reservation pod gets on a Jetson board, where the NVIDIA runtime does not make NVML work by itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TegraReservation {
+    /// Which nodes are Jetson boards: `auto` (their label or kernel says so), `on` (all) or `off` (none); in quotes, for `on` and
+    /// `off` are booleans in YAML. `auto` when not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<TegraMode>,
+    /// Folder of the node that has `libnvidia-ml.so.1`, mounted read-only and told to the linker; empty for none.
+    /// `/usr/lib/aarch64-linux-gnu/nvidia` when not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library_path: Option<String>,
+    /// Device files that are mounted: `all` of `/dev`, only those `listed` in `devices`, or `none`. `all` when not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mount_devices: Option<MountDevices>,
+    /// Device files for `mountDevices: listed`. `/dev/nvidia0`, `/dev/nvidiactl` and `/dev/nvmap` when not set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Whether the container is privileged, without which device files are mounted but cannot be opened. True when not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privileged: Option<bool>,
+    /// `NVIDIA_DRIVER_CAPABILITIES` of the container; empty for none. `utility` when not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_capabilities: Option<String>,
+}
+
+/// Which nodes are treated as Jetson boards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TegraMode {
+    /// Those whose label or kernel says so.
+    #[default]
+    Auto,
+    /// All.
+    On,
+    /// None.
+    Off,
+}
+
+/// Which device files a reservation pod mounts on a Jetson board.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountDevices {
+    /// The folder `/dev`.
+    #[default]
+    All,
+    /// Those that are listed.
+    Listed,
+    /// None.
+    None,
 }

@@ -1,0 +1,378 @@
+//! Carries out what should happen to the reservation pods of a node, and remembers what went wrong with them.
+//!
+//! One pass per node at a time; a pass looks, decides ([`super::plan`]), acts once and is repeated on every change. Before a holder
+//! goes because nobody needs it, the server itself is asked: a cache that is late must not cost a pod its GPU.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
+use kai_api::{
+    BindRequest,
+    names::{annotations, labels},
+};
+use kai_kit::{
+    Key, Next,
+    errors::{Class, classify, message},
+    events::Kind,
+    writes,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, PostParams},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::{
+    holder::Holder,
+    plan::{Deed, LIMIT, Scene, Sharer, Trouble, plan},
+    pod, reservation_name,
+};
+use crate::{
+    groups::{groups_of, told},
+    platform::platform_of,
+    sharing,
+    world::{World, has_ended, is_finished, is_fraction, node_of, place, pod_key},
+};
+
+/// Labels cannot have longer values; requests for nodes with longer names are found without.
+const LONGEST_LABEL: usize = 63;
+/// When to look again at what the server knows better than the mirrors.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Keeps the reservations.
+pub(crate) struct Keeper {
+    world: Arc<World>,
+    /// By node and group.
+    troubles: Mutex<BTreeMap<String, BTreeMap<String, Trouble>>>,
+}
+
+impl Keeper {
+    /// A keeper without troubles.
+    pub(crate) fn new(world: Arc<World>) -> Self {
+        Self { world, troubles: Mutex::default() }
+    }
+
+    /// Why requests need not wait for a group, if so.
+    pub(crate) fn verdict(&self, node: &str, group: &str) -> Option<String> {
+        let troubles = self.troubles.lock();
+        troubles.get(node)?.get(group)?.verdict().map(str::to_owned)
+    }
+
+    /// Looks at the reservations of a node and does what is due.
+    pub(crate) async fn pass(&self, node: String) -> Next {
+        if node.is_empty() {
+            return Next::Done;
+        }
+        match self.try_pass(&node).await {
+            Ok(next) => next,
+            Err(error) => Next::Failed(format!("reservations of node {node}: {}", message(&error))),
+        }
+    }
+
+    async fn try_pass(&self, node: &str) -> Result<Next, kube::Error> {
+        let world = &self.world;
+        let now = world.process.now();
+        let holders: Vec<Holder> = world.reservations_on(node).iter().map(Holder::of).collect();
+        let requests: Vec<Arc<BindRequest>> = world.fractions_for(node);
+        let wanted: BTreeSet<String> = requests.iter().flat_map(|r| r.spec.selected_gpu_groups.clone()).collect();
+        let sharers = self.sharers(node, &holders).await?;
+        if holders.is_empty() && wanted.is_empty() && sharers.is_empty() {
+            self.troubles.lock().remove(node);
+            return Ok(Next::Done);
+        }
+        let object = self.node(node).await?;
+        let troubles = self.troubles_of(node, &wanted, &sharers);
+        let scene = Scene {
+            holders: &holders,
+            sharers: &sharers,
+            wanted: &wanted,
+            troubles: &troubles,
+            node_exists: object.is_some(),
+            now,
+        };
+        let deeds = plan(&scene);
+        let creates = deeds.iter().filter_map(|deed| match deed {
+            Deed::Create(group) => Some(self.create(object.as_deref()?, group, &requests, &sharers)),
+            _ => None,
+        });
+        let mut outcome = join_all(creates).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| ());
+        let mut next = Next::Done;
+        for deed in &deeds {
+            match self.carry_out(node, deed, &holders, &sharers, object.is_some()).await {
+                Ok(Some(pause)) => next = sooner(next, pause),
+                Ok(None) => {}
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome.map(|()| next)
+    }
+
+    /// The pods on a node that use groups, with the devices they were told.
+    async fn sharers(&self, node: &str, holders: &[Holder]) -> Result<Vec<Sharer>, kube::Error> {
+        let mut sharers = Vec::new();
+        for pod in self.world.sharers_on(node).iter().filter(|pod| !has_ended(pod)) {
+            let groups = groups_of(pod);
+            for group in &groups {
+                let mut device = told(pod, group);
+                let held = holders.iter().any(|holder| holder.group == *group && holder.is_live());
+                if device.is_none() && !held && groups.len() == 1 {
+                    // A pod that KAI bound: only its ConfigMap knows.
+                    device = sharing::told_by_map(&self.world.process.client, pod).await?;
+                }
+                sharers.push(Sharer { pod: Key::of(pod.as_ref()), group: group.clone(), told: device });
+            }
+        }
+        Ok(sharers)
+    }
+
+    async fn node(&self, node: &str) -> Result<Option<Arc<Node>>, kube::Error> {
+        if let Some(found) = self.world.nodes.get(&Key::new("", node)) {
+            return Ok(Some(found));
+        }
+        Ok(Api::<Node>::all(self.world.process.client.clone()).get_opt(node).await?.map(Arc::new))
+    }
+
+    /// Forgets troubles of groups that nobody needs any more, gives the others.
+    fn troubles_of(&self, node: &str, wanted: &BTreeSet<String>, sharers: &[Sharer]) -> BTreeMap<String, Trouble> {
+        let mut troubles = self.troubles.lock();
+        let Some(own) = troubles.get_mut(node) else { return BTreeMap::new() };
+        own.retain(|group, _| wanted.contains(group) || sharers.iter().any(|sharer| sharer.group == *group));
+        own.clone()
+    }
+
+    /// Notes trouble with a group and wakes the requests that wait for it.
+    fn trouble(&self, node: &str, group: &str, change: impl FnOnce(&mut Trouble, Timestamp)) {
+        let now = self.world.process.now();
+        change(self.troubles.lock().entry(node.to_owned()).or_default().entry(group.to_owned()).or_default(), now);
+        for request in self.world.fractions_for(node) {
+            if request.spec.selected_gpu_groups.iter().any(|other| other == group) {
+                self.world.request_queue.add(Key::of(request.as_ref()));
+            }
+        }
+    }
+
+    async fn create(
+        &self,
+        node: &Node,
+        group: &str,
+        requests: &[Arc<BindRequest>],
+        sharers: &[Sharer],
+    ) -> Result<(), kube::Error> {
+        let world = &self.world;
+        let settings = world.settings.get();
+        let name = node.name_any();
+        let expects = sharers.iter().filter(|sharer| sharer.group == group).find_map(|sharer| sharer.told.clone());
+        if sharers.iter().any(|sharer| sharer.group == group) {
+            let text =
+                format!("the reservation pod of GPU group {group} is gone while pods use the GPU; it is made anew");
+            world.process.events.tell(node, Kind::Warning, "ReservationLost", text);
+        }
+        let tolerations = self.tolerations(group, requests, sharers);
+        let wanted = pod::Reservation {
+            namespace: &world.namespace,
+            node: &name,
+            group,
+            platform: platform_of(node, settings.tegra_mode()),
+            tolerations: &tolerations,
+            expects: expects.as_deref(),
+        };
+        let pod = pod::pod(&settings, &wanted).map_err(kube::Error::SerdeError)?;
+        let error = match world.reservation_api().create(&PostParams::default(), &pod).await {
+            Ok(made) => {
+                world.reservations.saw(made);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        match classify(&error) {
+            Class::Exists => self.adopt(&name, group).await,
+            Class::Refused | Class::Gone => {
+                let text =
+                    format!("its reservation pod in namespace {} cannot be made: {}", world.namespace, message(&error));
+                self.trouble(&name, group, |trouble, now| {
+                    trouble.add(text, now);
+                    trouble.times = trouble.times.max(LIMIT);
+                });
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Those of a pod that shares the device, so that the holder stays where the pod may stay.
+    fn tolerations(&self, group: &str, requests: &[Arc<BindRequest>], sharers: &[Sharer]) -> Vec<Toleration> {
+        let running = sharers.iter().filter(|sharer| sharer.group == group).map(|sharer| sharer.pod.clone());
+        let coming =
+            requests.iter().filter(|request| request.spec.selected_gpu_groups.iter().any(|other| other == group));
+        let mut pods = running.chain(coming.map(|request| pod_key(request)));
+        let spec = pods.find_map(|key| self.world.pods.get(&key)?.spec.clone());
+        spec.and_then(|spec| spec.tolerations).unwrap_or_default()
+    }
+
+    /// There is a pod of that name already: ours whose answer was lost, or one that somebody changed.
+    async fn adopt(&self, node: &str, group: &str) -> Result<(), kube::Error> {
+        let api = self.world.reservation_api();
+        let name = reservation_name(node, group);
+        let Some(found) = api.get_opt(&name).await? else { return Ok(()) };
+        if found.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        if place(&found) != Some(node) {
+            writes::delete(&api, &found, None).await?;
+            return Ok(());
+        }
+        let settings = self.world.settings.get();
+        let wanted = [(labels::GPU_GROUP, group), (labels::APP, settings.app_label.as_str())];
+        if wanted.iter().all(|(key, value)| found.labels().get(*key).is_some_and(|known| known == value)) {
+            self.world.reservations.saw(found);
+            return Ok(());
+        }
+        let labels: BTreeMap<&str, &str> = wanted.into_iter().collect();
+        let patch = json!({"metadata": {"uid": found.metadata.uid, "labels": labels}});
+        let mended = writes::merge(&api, self.world.process.component, &name, &patch).await?;
+        self.world.reservations.saw(mended);
+        Ok(())
+    }
+
+    /// Does one thing; says after which time to look again, if so.
+    async fn carry_out(
+        &self,
+        node: &str,
+        deed: &Deed,
+        holders: &[Holder],
+        sharers: &[Sharer],
+        node_exists: bool,
+    ) -> Result<Option<Duration>, kube::Error> {
+        let find = |name: &str| holders.iter().find(|holder| holder.name == name);
+        let api = self.world.reservation_api();
+        match deed {
+            Deed::Create(_) => {}
+            Deed::Look(time) => {
+                let pause = Duration::try_from(time.duration_since(self.world.process.now()));
+                return Ok(Some(pause.unwrap_or(SOON).max(Duration::from_millis(1))));
+            }
+            Deed::Release(name) => {
+                let Some(holder) = find(name) else { return Ok(None) };
+                if node_exists && !holder.group.is_empty() && self.is_needed(node, &holder.group).await? {
+                    return Ok(Some(SOON));
+                }
+                // A kubelet that is gone will never say that the pod has ended.
+                let grace = if node_exists { None } else { Some(0) };
+                writes::delete(&api, holder.pod.as_ref(), grace).await?;
+            }
+            Deed::Replace(name, why) => {
+                let Some(holder) = find(name) else { return Ok(None) };
+                if writes::delete(&api, holder.pod.as_ref(), None).await? {
+                    let why = why.clone();
+                    self.trouble(node, &holder.group, |trouble, now| trouble.add(why, now));
+                }
+            }
+            Deed::Drop(name) => {
+                let Some(holder) = find(name) else { return Ok(None) };
+                writes::delete(&api, holder.pod.as_ref(), None).await?;
+            }
+            Deed::Ask(name, restarts) => self.note(find(name), *restarts, true).await?,
+            Deed::Note(name, restarts) => self.note(find(name), *restarts, false).await?,
+            Deed::Retell(key, group, device) => self.retell(key, group, device).await?,
+            Deed::Close(group, why) => self.close(node, group, why, sharers),
+        }
+        Ok(None)
+    }
+
+    /// Whether a group is needed, as the server knows it now.
+    async fn is_needed(&self, node: &str, group: &str) -> Result<bool, kube::Error> {
+        let client = self.world.process.client.clone();
+        let mut parameters = ListParams::default();
+        if node.len() <= LONGEST_LABEL {
+            parameters = parameters.labels(&format!("{}={node}", labels::SELECTED_NODE));
+        }
+        let requests = Api::<BindRequest>::all(client.clone()).list(&parameters).await?;
+        let waits = |request: &BindRequest| {
+            let groups = &request.spec.selected_gpu_groups;
+            node_of(request) == node
+                && is_fraction(request)
+                && !is_finished(request)
+                && groups.iter().any(|g| g == group)
+        };
+        if requests.items.iter().any(waits) {
+            return Ok(true);
+        }
+        let selectors = [format!("{}={group}", labels::GPU_GROUP), format!("{}{group}", labels::GPU_GROUP_PREFIX)];
+        for selector in selectors {
+            let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default().labels(&selector)).await?;
+            let uses = |pod: &Pod| {
+                let elsewhere = pod.metadata.namespace.as_deref() != Some(self.world.namespace.as_str());
+                elsewhere && place(pod) == Some(node) && !has_ended(pod)
+            };
+            if pods.items.iter().any(uses) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn note(&self, holder: Option<&Holder>, restarts: i32, forget: bool) -> Result<(), kube::Error> {
+        let Some(holder) = holder else { return Ok(()) };
+        let mut changes = json!({annotations::RESERVATION_RESTARTS: restarts.to_string()});
+        if forget {
+            changes[annotations::RESERVED_GPU] = json!(null);
+        }
+        let patch = json!({"metadata": {"uid": holder.pod.metadata.uid, "annotations": changes}});
+        let api = self.world.reservation_api();
+        match writes::merge(&api, self.world.process.component, &holder.name, &patch).await {
+            Ok(changed) => self.world.reservations.saw(changed),
+            Err(error) if matches!(classify(&error), Class::Gone | Class::Conflict) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn retell(&self, key: &Key, group: &str, device: &str) -> Result<(), kube::Error> {
+        let Some(pod) = self.world.pods.get(key) else { return Ok(()) };
+        let old = told(&pod, group).unwrap_or_default();
+        if let Some(changed) = sharing::retell(&self.world, &pod, group, device).await? {
+            self.world.pods.saw(changed);
+            let text = format!(
+                "the GPU of group {group} was {old} and is {device} since its node started again; containers that start from now on \
+                 get the new one"
+            );
+            self.world.process.events.tell(pod.as_ref(), Kind::Warning, "GpuChanged", text);
+        }
+        Ok(())
+    }
+
+    fn close(&self, node: &str, group: &str, why: &str, sharers: &[Sharer]) {
+        let known = self.verdict(node, group).is_some_and(|verdict| verdict == why);
+        if !known {
+            self.trouble(node, group, |trouble, now| {
+                trouble.add(why.to_owned(), now);
+                // Beyond every limit: it is settled until the group is gone.
+                trouble.times = trouble.times.max(u32::MAX / 2);
+            });
+        }
+        let events = &self.world.process.events;
+        let text = format!("{why}; no more pods join the group, restart its pods to mend it");
+        if let Some(object) = self.world.nodes.get(&Key::new("", node)) {
+            events.tell(object.as_ref(), Kind::Warning, "ReservationConflict", text.clone());
+        }
+        for sharer in sharers.iter().filter(|sharer| sharer.group == group) {
+            if let Some(pod) = self.world.pods.get(&sharer.pod) {
+                events.tell(pod.as_ref(), Kind::Warning, "ReservationConflict", text.clone());
+            }
+        }
+    }
+}
+
+fn sooner(next: Next, pause: Duration) -> Next {
+    match next {
+        Next::After(known) => Next::After(known.min(pause)),
+        _ => Next::After(pause),
+    }
+}

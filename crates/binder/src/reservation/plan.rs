@@ -1,0 +1,220 @@
+//! What should happen to the reservation pods of one node, as a function of what is there.
+//!
+//! A group is *wanted* by requests under way and *used* by pods that are bound; whoever is neither loses its holder. Pods of users are
+//! never touched: where two holders have one device and both are used, both stay and it is said.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use kai_kit::{Key, backoff::Backoff};
+
+use super::holder::Holder;
+
+/// After this many a holder that cannot be had is given up for the requests that wait for it.
+pub(crate) const LIMIT: u32 = 3;
+/// After this many holders with another device than the group has, the last one stays.
+const RETRIES: u32 = 5;
+/// Pauses between holders of one group.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(5));
+
+/// What has gone wrong with the holders of a group so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) times: u32,
+    pub(crate) last: String,
+    pub(crate) not_before: Option<Timestamp>,
+}
+
+impl Trouble {
+    /// Notes that it went wrong once more.
+    pub(crate) fn add(&mut self, why: String, now: Timestamp) {
+        self.times = self.times.saturating_add(1);
+        self.last = why;
+        let pause = SignedDuration::try_from(PAUSES.after(self.times)).unwrap_or(SignedDuration::MAX);
+        self.not_before = now.saturating_add(pause).ok();
+    }
+
+    /// Why requests no longer wait, if so.
+    pub(crate) fn verdict(&self) -> Option<&str> {
+        (self.times >= LIMIT).then_some(self.last.as_str())
+    }
+}
+
+/// A pod that runs with a shared device.
+#[derive(Clone, Debug)]
+pub(crate) struct Sharer {
+    pub(crate) pod: Key,
+    pub(crate) group: String,
+    /// The device that it was told.
+    pub(crate) told: Option<String>,
+}
+
+/// All that is known of the reservations of a node.
+pub(crate) struct Scene<'a> {
+    pub(crate) holders: &'a [Holder],
+    pub(crate) sharers: &'a [Sharer],
+    pub(crate) wanted: &'a BTreeSet<String>,
+    pub(crate) troubles: &'a BTreeMap<String, Trouble>,
+    pub(crate) node_exists: bool,
+    pub(crate) now: Timestamp,
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// A holder is made for a group.
+    Create(String),
+    /// A holder that nobody needs goes, after asking the server whether that is still so.
+    Release(String),
+    /// A holder that is no good goes; this is noted as trouble of its group.
+    Replace(String, String),
+    /// A second holder of a group goes.
+    Drop(String),
+    /// What a holder said is no longer sure, for its container restarted while pods use the device: it is asked again.
+    Ask(String, i32),
+    /// Restarts of a holder that nobody uses yet are noted.
+    Note(String, i32),
+    /// A pod is told that its device is another one by now.
+    Retell(Key, String, String),
+    /// Nobody new may join a group, and it is said why.
+    Close(String, String),
+    /// Something is looked at again then.
+    Look(Timestamp),
+}
+
+/// What is to be done on a node.
+pub(crate) fn plan(scene: &Scene<'_>) -> Vec<Deed> {
+    let used: BTreeSet<&str> = scene.sharers.iter().map(|sharer| sharer.group.as_str()).collect();
+    let mut groups: BTreeSet<&str> = used.clone();
+    groups.extend(scene.wanted.iter().map(String::as_str));
+    groups.extend(scene.holders.iter().map(|holder| holder.group.as_str()));
+    let mut deeds = Vec::new();
+    let mut kept: Vec<&Holder> = Vec::new();
+    for group in groups {
+        let needed = scene.node_exists && (used.contains(group) || scene.wanted.contains(group));
+        kept.extend(of_group(scene, group, needed && !group.is_empty(), used.contains(group), &mut deeds));
+    }
+    twins(scene, &kept, &used, &mut deeds);
+    deeds
+}
+
+/// Decides about the holders of one group; gives the one that stays.
+fn of_group<'a>(scene: &Scene<'a>, group: &str, needed: bool, used: bool, deeds: &mut Vec<Deed>) -> Option<&'a Holder> {
+    let all: Vec<&Holder> = scene.holders.iter().filter(|holder| holder.group == group).collect();
+    let going: Vec<&&Holder> = all.iter().filter(|holder| !holder.deleting).collect();
+    if !needed {
+        deeds.extend(going.iter().map(|holder| Deed::Release(holder.name.clone())));
+        return None;
+    }
+    for holder in &all {
+        if let (Some(why), false) = (&holder.ended, holder.deleting) {
+            let given_up = scene.troubles.get(group).is_some_and(|trouble| trouble.verdict().is_some());
+            if !given_up || used {
+                let text = format!("the kubelet of node {} ended reservation pod {}: {why}", holder.node, holder.name);
+                deeds.push(Deed::Replace(holder.name.clone(), text));
+            }
+        }
+    }
+    let mut live: Vec<&Holder> = all.iter().copied().filter(|holder| holder.is_live()).collect();
+    let told: BTreeSet<&str> =
+        scene.sharers.iter().filter(|sharer| sharer.group == group).filter_map(|s| s.told.as_deref()).collect();
+    live.sort_by_key(|holder| (!holder.device.as_deref().is_some_and(|device| told.contains(device)), holder.rank()));
+    let Some((keep, others)) = live.split_first() else {
+        if all.is_empty() {
+            create(scene, group, used, deeds);
+        }
+        return None;
+    };
+    for other in others {
+        // Both devices are in use by pods of the group: neither can go.
+        if other.device.as_deref().is_some_and(|device| told.contains(device)) && other.device != keep.device {
+            let text = format!(
+                "reservation pods {} and {} both hold a GPU that pods of group {group} use",
+                keep.name, other.name
+            );
+            deeds.push(Deed::Close(group.to_owned(), text));
+        } else {
+            deeds.push(Deed::Drop(other.name.clone()));
+        }
+    }
+    check_device(scene, keep, used, deeds);
+    Some(keep)
+}
+
+fn create(scene: &Scene<'_>, group: &str, used: bool, deeds: &mut Vec<Deed>) {
+    let trouble = scene.troubles.get(group);
+    if !used && trouble.is_some_and(|trouble| trouble.verdict().is_some()) {
+        return;
+    }
+    match trouble.and_then(|trouble| trouble.not_before).filter(|time| *time > scene.now) {
+        Some(time) => deeds.push(Deed::Look(time)),
+        None => deeds.push(Deed::Create(group.to_owned())),
+    }
+}
+
+/// Whether the device is the one that the pods of the group have.
+fn check_device(scene: &Scene<'_>, keep: &Holder, used: bool, deeds: &mut Vec<Deed>) {
+    if keep.restarts != keep.checked {
+        let deed = if used && keep.device.is_some() { Deed::Ask } else { Deed::Note };
+        deeds.push(deed(keep.name.clone(), keep.restarts));
+        return;
+    }
+    let Some(device) = &keep.device else { return };
+    if keep.has_wrong_device() {
+        let expected = keep.expects.as_deref().unwrap_or_default();
+        let text = format!(
+            "reservation pod {} of group {} got {device} while running pods of the group use {expected}",
+            keep.name, keep.group
+        );
+        let times = scene.troubles.get(&keep.group).map_or(0, |trouble| trouble.times);
+        if times < RETRIES && used {
+            deeds.push(Deed::Replace(keep.name.clone(), text));
+        } else {
+            deeds.push(Deed::Close(keep.group.clone(), text));
+        }
+        return;
+    }
+    // Only where the same holder says something new: its node came back with other devices, and so did the pods' containers.
+    if keep.checked > 0 {
+        for sharer in scene.sharers.iter().filter(|sharer| sharer.group == keep.group) {
+            if sharer.told.as_ref().is_some_and(|told| told != device) {
+                deeds.push(Deed::Retell(sharer.pod.clone(), keep.group.clone(), device.clone()));
+            }
+        }
+    }
+}
+
+/// Two groups with one device, as time-slicing can make them: the one that is used stays, else the older one.
+fn twins(scene: &Scene<'_>, kept: &[&Holder], used: &BTreeSet<&str>, deeds: &mut Vec<Deed>) {
+    let mut by_device: BTreeMap<&str, Vec<&Holder>> = BTreeMap::new();
+    for holder in kept {
+        if let Some(device) = &holder.device {
+            by_device.entry(device).or_default().push(holder);
+        }
+    }
+    for (device, mut holders) in by_device.into_iter().filter(|(_, holders)| holders.len() > 1) {
+        let told = |holder: &Holder| {
+            used.contains(holder.group.as_str())
+                && scene.sharers.iter().any(|sharer| {
+                    sharer.group == holder.group && sharer.told.as_deref().is_none_or(|told| told == device)
+                })
+        };
+        holders.sort_by_key(|holder| (!told(holder), holder.rank()));
+        let Some((keep, others)) = holders.split_first() else { continue };
+        for other in others {
+            let text = format!("reservation pods {} and {} both hold {device}", keep.name, other.name);
+            if told(other) {
+                deeds.push(Deed::Close(other.group.clone(), text.clone()));
+                deeds.push(Deed::Close(keep.group.clone(), text));
+            } else {
+                deeds.push(Deed::Replace(other.name.clone(), text));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

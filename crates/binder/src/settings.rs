@@ -1,0 +1,235 @@
+//! What the flags, the `Config` object and the cluster together say, read again from time to time.
+//!
+//! Kinds that do not exist here (no GPU operator, no `Config`) say nothing; that is no error.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::{
+    core::v1::{PodSecurityContext, ResourceRequirements, SecurityContext},
+    node::v1::RuntimeClass,
+};
+use kai_api::{
+    Config,
+    config::{Image, TegraMode, TegraReservation},
+    defaults,
+    names::objects,
+};
+use kai_kit::{
+    Process,
+    errors::{Class, classify},
+};
+use kube::{Api, Client, api::ListParams, core::DynamicObject};
+use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
+
+use crate::{Error, cluster_policy, options::Options};
+
+/// How often they are read.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// All that is set.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) namespace: String,
+    pub(crate) service_account: String,
+    pub(crate) app_label: String,
+    pub(crate) image: String,
+    pub(crate) pull_policy: String,
+    pub(crate) runtime_class: Option<String>,
+    pub(crate) resources: Option<ResourceRequirements>,
+    pub(crate) pod_security: Option<PodSecurityContext>,
+    pub(crate) container_security: Option<SecurityContext>,
+    pub(crate) openshift: bool,
+    pub(crate) tegra: TegraReservation,
+    pub(crate) cdi: bool,
+    /// Whether containers are told a limit of GPU memory for `HAMi-core`.
+    pub(crate) memory_limit: bool,
+    pub(crate) fake_gpus: bool,
+    pub(crate) allocation_timeout: Duration,
+    pub(crate) volume_timeout: Duration,
+}
+
+impl Settings {
+    /// What the flags alone say.
+    pub(crate) fn of(options: &Options) -> Result<Self, Error> {
+        Ok(Self {
+            namespace: options.resource_reservation_namespace.clone(),
+            service_account: options.resource_reservation_service_account.clone(),
+            app_label: options.resource_reservation_app_label.clone(),
+            image: options.resource_reservation_pod_image.clone(),
+            pull_policy: defaults::config::IMAGE_PULL_POLICY.to_owned(),
+            runtime_class: non_empty(&options.runtime_class_name),
+            resources: json("--resource-reservation-pod-resources", &options.resource_reservation_pod_resources)?,
+            pod_security: json(
+                "--resource-reservation-pod-security-context",
+                &options.resource_reservation_pod_security_context,
+            )?,
+            container_security: json(
+                "--resource-reservation-container-security-context",
+                &options.resource_reservation_container_security_context,
+            )?,
+            openshift: false,
+            tegra: TegraReservation::default(),
+            cdi: false,
+            memory_limit: false,
+            fake_gpus: options.fake_gpu_nodes,
+            allocation_timeout: Duration::from_secs(options.resource_reservation_allocation_timeout),
+            volume_timeout: Duration::from_secs(options.volume_binding_timeout),
+        })
+    }
+
+    /// Which nodes are Jetson boards.
+    pub(crate) fn tegra_mode(&self) -> TegraMode {
+        self.tegra.mode.unwrap_or_default()
+    }
+
+    /// These settings where the cluster says nothing, else what the cluster says.
+    fn with(mut self, found: Found) -> Self {
+        let spec = found.config.map(|config| config.spec).unwrap_or_default();
+        let global = spec.global.unwrap_or_default();
+        let binder = spec.binder.unwrap_or_default();
+        let reservation = binder.resource_reservation.unwrap_or_default();
+        let set = |to: &mut String, from: Option<String>| {
+            if let Some(from) = from.filter(|text| !text.is_empty()) {
+                *to = from;
+            }
+        };
+        set(&mut self.namespace, reservation.namespace);
+        set(&mut self.app_label, reservation.app_label);
+        set(&mut self.service_account, reservation.service_account_name);
+        if let Some(image) = reservation.image {
+            set(&mut self.pull_policy, image.pull_policy.clone());
+            self.image = with_image(&self.image, &image);
+        }
+        let wanted = reservation.runtime_class_name.or(self.runtime_class);
+        let usual = found.runtime_class.then(|| objects::NVIDIA_RUNTIME_CLASS.to_owned());
+        self.runtime_class = wanted.or(usual).filter(|class| !class.is_empty());
+        self.resources = reservation.pod_resources.or(self.resources);
+        self.pod_security = reservation.reservation_pod_security_context.or(self.pod_security);
+        let container = reservation.reservation_container_security_context.or(self.container_security);
+        self.container_security = container.or(global.security_context);
+        self.openshift = global.openshift.unwrap_or(false);
+        self.tegra = reservation.tegra.unwrap_or_default();
+        let argument = binder.plugins.get("gpusharing").and_then(|plugin| plugin.arguments.as_ref());
+        let argument = argument.and_then(|all| all.get("cdiEnabled")).and_then(|text| text.parse().ok());
+        self.cdi = argument.or(binder.cdi_enabled).unwrap_or_else(|| cluster_policy::uses_cdi(&found.policies));
+        self.memory_limit = binder.plugins.get("hamicore").is_some_and(|plugin| plugin.enabled.unwrap_or(true));
+        let seconds = |from: Option<i64>| from.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+        self.allocation_timeout = seconds(reservation.allocation_timeout).unwrap_or(self.allocation_timeout);
+        self.volume_timeout = seconds(binder.volume_binding_timeout_seconds).unwrap_or(self.volume_timeout);
+        self
+    }
+}
+
+/// What the cluster says.
+struct Found {
+    config: Option<Config>,
+    policies: Vec<DynamicObject>,
+    runtime_class: bool,
+}
+
+/// The settings as last read. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Current {
+    flags: Arc<Settings>,
+    latest: Arc<RwLock<Arc<Settings>>>,
+}
+
+impl Current {
+    /// Settings that only know the flags yet.
+    pub(crate) fn new(flags: Settings) -> Self {
+        let flags = Arc::new(flags);
+        Self { latest: Arc::new(RwLock::new(Arc::clone(&flags))), flags }
+    }
+
+    /// The settings.
+    pub(crate) fn get(&self) -> Arc<Settings> {
+        Arc::clone(&self.latest.read())
+    }
+
+    /// Reads them once. What cannot be read stays as it was.
+    pub(crate) async fn read(&self, client: &Client) -> Result<(), kube::Error> {
+        let configs = Api::<Config>::all(client.clone());
+        let config = configs.get_opt(objects::CONFIG).await?;
+        let classes = Api::<RuntimeClass>::all(client.clone());
+        let runtime_class = classes.get_opt(objects::NVIDIA_RUNTIME_CLASS).await?.is_some();
+        let policies = Api::<DynamicObject>::all_with(client.clone(), &cluster_policy::resource());
+        let policies = match policies.list(&ListParams::default()).await {
+            Ok(list) => list.items,
+            Err(error) if classify(&error) == Class::Gone => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let settings = (*self.flags).clone().with(Found { config, policies, runtime_class });
+        *self.latest.write() = Arc::new(settings);
+        Ok(())
+    }
+
+    /// Reads them until the process ends.
+    pub(crate) async fn follow(self, process: Process) {
+        while process.sleep(PERIOD).await {
+            if let Err(error) = self.read(&process.client).await {
+                tracing::debug!(%error, "settings not read");
+            }
+        }
+    }
+}
+
+fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn json<T: DeserializeOwned>(flag: &'static str, text: &str) -> Result<Option<T>, Error> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_str(text).map(Some).map_err(|source| Error::Flag { flag, source })
+}
+
+/// `repository/name:tag`, each part from the configuration where it has it.
+fn with_image(known: &str, image: &Image) -> String {
+    let (path, tag) = match known.rsplit_once(':') {
+        Some((path, tag)) if !tag.contains('/') => (path, tag),
+        _ => (known, ""),
+    };
+    let (repository, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let or = |own: &Option<String>, usual: &str| own.clone().unwrap_or_else(|| usual.to_owned());
+    let (repository, name, tag) = (or(&image.repository, repository), or(&image.name, name), or(&image.tag, tag));
+    let mut text = if repository.is_empty() { name } else { format!("{repository}/{name}") };
+    if !tag.is_empty() {
+        text = format!("{text}:{tag}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(config: serde_json::Value) -> Settings {
+        let object = json!({"metadata": {"name": "kai-config"}, "spec": config});
+        let config = serde_json::from_value(object).expect("a config");
+        let flags = Settings::of(&Options::default()).expect("flags");
+        flags.with(Found { config: Some(config), policies: Vec::new(), runtime_class: true })
+    }
+
+    #[test]
+    fn the_configuration_wins_and_the_usual_class_is_taken_where_it_exists() {
+        let usual = read(json!({}));
+        assert_eq!(usual.runtime_class.as_deref(), Some("nvidia"));
+        assert_eq!(usual.image, "kai:latest");
+        let set = read(json!({"binder": {"cdiEnabled": true, "resourceReservation": {
+            "runtimeClassName": "mine", "image": {"repository": "local/team", "tag": "v2"}, "tegra": {"mode": "off"}}}}));
+        assert_eq!(set.runtime_class.as_deref(), Some("mine"));
+        assert_eq!(set.image, "local/team/kai:v2");
+        assert!(set.cdi && set.tegra_mode() == TegraMode::Off);
+    }
+
+    #[test]
+    fn an_image_with_a_port_keeps_it() {
+        let tag = Image { tag: Some("v3".to_owned()), ..Image::default() };
+        assert_eq!(with_image("host:5000/kai", &tag), "host:5000/kai:v3");
+        assert_eq!(with_image("host:5000/kai:v1", &tag), "host:5000/kai:v3");
+    }
+}

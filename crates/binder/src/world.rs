@@ -1,0 +1,286 @@
+//! What the binder knows of the cluster, in memory, and who is woken by which change.
+//!
+//! ```text
+//!  BindRequests ──┐ its own request, and the node whose reservations it needs
+//!  pods of ours ──┤ the request of the pod, and the node whose reservations it uses      ─▶ requests (queue by BindRequest)
+//!  reservations ──┤ every request that waits for its group, and its node                 ─▶ nodes    (queue by node)
+//!  nodes ─────────┘ requests and reservations of a node that went
+//! ```
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{Node, NodeStatus, Pod, PodSpec};
+use kai_api::{
+    BindRequest,
+    names::{bind_phases, resource_types},
+};
+use kai_kit::{Change, Index, Key, Mirror, Process, WorkQueue, backoff::Backoff};
+use kube::{Api, runtime::watcher};
+use parking_lot::Mutex;
+
+use crate::{groups::groups_of, options::Options, settings::Current};
+
+/// The mirrors, the queues and the surroundings. Shared by everything that works.
+pub(crate) struct World {
+    pub(crate) process: Process,
+    pub(crate) settings: Current,
+    pub(crate) namespace: String,
+    pub(crate) pods: Mirror<Pod>,
+    pub(crate) nodes: Mirror<Node>,
+    pub(crate) requests: Mirror<BindRequest>,
+    pub(crate) reservations: Mirror<Pod>,
+    pods_by_node: Index,
+    requests_by_node: Index,
+    reservations_by_node: Index,
+    /// BindRequests to look at.
+    pub(crate) request_queue: WorkQueue<Key>,
+    /// Nodes whose reservations are to be looked at.
+    pub(crate) node_queue: WorkQueue<String>,
+    /// Requests that were taken away, until what they left behind is cleaned.
+    pub(crate) withdrawn: Arc<Mutex<BTreeMap<Key, Arc<BindRequest>>>>,
+}
+
+/// Whether a request shares GPUs.
+pub(crate) fn is_fraction(request: &BindRequest) -> bool {
+    request.spec.received_resource_type.as_deref() == Some(resource_types::FRACTION)
+}
+
+/// Whether nothing more happens with a request by itself: it succeeded, or failed and is not tried again.
+pub(crate) fn is_finished(request: &BindRequest) -> bool {
+    let status = request.status.as_ref();
+    match status.and_then(|status| status.phase.as_deref()) {
+        Some(bind_phases::SUCCEEDED) => true,
+        Some(bind_phases::FAILED) => {
+            let attempts = status.and_then(|status| status.failed_attempts).unwrap_or(0);
+            request.spec.backoff_limit.is_none_or(|limit| attempts >= limit)
+        }
+        _ => false,
+    }
+}
+
+/// The key of the pod that a request is about.
+pub(crate) fn pod_key(request: &BindRequest) -> Key {
+    let name = request.spec.pod_name.clone().filter(|name| !name.is_empty());
+    let own = request.metadata.name.clone().unwrap_or_default();
+    Key::new(request.metadata.namespace.clone().unwrap_or_default(), name.unwrap_or(own))
+}
+
+/// The node that a request chose.
+pub(crate) fn node_of(request: &BindRequest) -> &str {
+    request.spec.selected_node.as_deref().unwrap_or_default()
+}
+
+/// The node that a pod is on.
+pub(crate) fn place(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).filter(|node| !node.is_empty())
+}
+
+/// Whether a pod has ended.
+pub(crate) fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+impl World {
+    /// Starts to watch. `namespace` is where reservation pods are.
+    pub(crate) fn start(process: Process, options: &Options, settings: Current) -> Self {
+        let namespace = settings.get().namespace.clone();
+        let pauses = Backoff::new(
+            Duration::from_secs(options.rate_limiter_base_delay.max(1)),
+            Duration::from_secs(options.rate_limiter_max_delay.max(1)),
+        );
+        let request_queue = WorkQueue::new(pauses);
+        let node_queue = WorkQueue::new(pauses);
+        let withdrawn: Arc<Mutex<BTreeMap<Key, Arc<BindRequest>>>> = Arc::default();
+        let (client, health, cancel) = (&process.client, &process.health, &process.cancel);
+
+        let mut requests = Mirror::<BindRequest>::builder();
+        let requests_by_node = requests.index(|request| vec![node_of(request).to_owned()]);
+        let requests_by_group = requests.index(|request| request.spec.selected_gpu_groups.clone());
+        let requests_by_pod = requests.index(|request| vec![pod_key(request).to_string()]);
+        let hear = {
+            let (queue, nodes, withdrawn) = (request_queue.clone(), node_queue.clone(), Arc::clone(&withdrawn));
+            move |change: &Change<'_, BindRequest>| {
+                let request = change.object();
+                if let Change::Removed(old) = change
+                    && !is_finished(old)
+                {
+                    withdrawn.lock().insert(Key::of(old.as_ref()), Arc::clone(old));
+                }
+                queue.add(Key::of(request.as_ref()));
+                if is_fraction(request) {
+                    nodes.add(node_of(request).to_owned());
+                }
+            }
+        };
+        let requests = requests.hear(hear).start(Api::all(client.clone()), watcher::Config::default(), health, cancel);
+
+        let mut pods = Mirror::<Pod>::builder().trim(trim_pod);
+        let pods_by_node = pods.index(|pod| {
+            let shares = !groups_of(pod).is_empty();
+            place(pod).filter(|_| shares).map(str::to_owned).into_iter().collect()
+        });
+        let hear = {
+            let (queue, nodes, requests) = (request_queue.clone(), node_queue.clone(), requests.clone());
+            move |change: &Change<'_, Pod>| {
+                let pod = change.object();
+                let of_note = match change {
+                    Change::Changed(old, new) => {
+                        let facts = |pod: &Pod| {
+                            (place(pod).map(str::to_owned), has_ended(pod), pod.metadata.deletion_timestamp.is_some())
+                        };
+                        facts(old) != facts(new) || groups_of(old) != groups_of(new)
+                    }
+                    _ => true,
+                };
+                if !of_note {
+                    return;
+                }
+                for request in requests.find(requests_by_pod, &Key::of(pod.as_ref()).to_string()) {
+                    queue.add(Key::of(request.as_ref()));
+                }
+                if let Some(node) = place(pod)
+                    && !groups_of(pod).is_empty()
+                {
+                    nodes.add(node.to_owned());
+                }
+            }
+        };
+        let ours = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
+        let pods = pods.hear(hear).start(Api::all(client.clone()), ours, health, cancel);
+
+        let mut reservations = Mirror::<Pod>::builder();
+        let reservations_by_node = reservations.index(|pod| place(pod).map(str::to_owned).into_iter().collect());
+        let hear = {
+            let (queue, nodes, requests) = (request_queue.clone(), node_queue.clone(), requests.clone());
+            move |change: &Change<'_, Pod>| {
+                let pod = change.object();
+                if let Some(node) = place(pod) {
+                    nodes.add(node.to_owned());
+                }
+                for group in groups_of(pod) {
+                    for request in requests.find(requests_by_group, &group) {
+                        queue.add(Key::of(request.as_ref()));
+                    }
+                }
+            }
+        };
+        let app = format!("app={}", settings.get().app_label);
+        let reservations = reservations.hear(hear).start_named(
+            "watch of reservations",
+            Api::namespaced(client.clone(), &namespace),
+            watcher::Config::default().labels(&app),
+            health,
+            cancel,
+        );
+
+        let hear = {
+            let (queue, reservations_queue, requests) = (request_queue.clone(), node_queue.clone(), requests.clone());
+            move |change: &Change<'_, Node>| {
+                if matches!(change, Change::Changed(..)) {
+                    return;
+                }
+                let name = change.object().metadata.name.clone().unwrap_or_default();
+                for request in requests.find(requests_by_node, &name) {
+                    queue.add(Key::of(request.as_ref()));
+                }
+                reservations_queue.add(name);
+            }
+        };
+        let nodes = Mirror::<Node>::builder().trim(trim_node).hear(hear);
+        let nodes = nodes.start(Api::all(client.clone()), watcher::Config::default(), health, cancel);
+
+        Self {
+            settings,
+            namespace,
+            pods,
+            nodes,
+            requests,
+            reservations,
+            pods_by_node,
+            requests_by_node,
+            reservations_by_node,
+            request_queue,
+            node_queue,
+            withdrawn,
+            process,
+        }
+    }
+
+    /// Waits until everything has been listed.
+    pub(crate) async fn ready(&self) {
+        self.requests.ready().await;
+        self.pods.ready().await;
+        self.reservations.ready().await;
+        self.nodes.ready().await;
+    }
+
+    /// The reservation pods on a node.
+    pub(crate) fn reservations_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.reservations.find(self.reservations_by_node, node)
+    }
+
+    /// The pods on a node that are in groups.
+    pub(crate) fn sharers_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.pods.find(self.pods_by_node, node)
+    }
+
+    /// The unfinished requests that will share GPUs of a node.
+    pub(crate) fn fractions_for(&self, node: &str) -> Vec<Arc<BindRequest>> {
+        let mut found = self.requests.find(self.requests_by_node, node);
+        found.retain(|request| is_fraction(request) && !is_finished(request));
+        found
+    }
+
+    /// Asks for everything that may have been missed.
+    pub(crate) fn resync(&self) {
+        for request in self.requests.all() {
+            if !is_finished(&request) {
+                self.request_queue.add(Key::of(request.as_ref()));
+                if is_fraction(&request) {
+                    self.node_queue.add(node_of(&request).to_owned());
+                }
+            }
+        }
+        for pod in self.reservations.all() {
+            if let Some(node) = place(&pod) {
+                self.node_queue.add(node.to_owned());
+            }
+        }
+        for pod in self.pods.all() {
+            if let Some(node) = place(&pod)
+                && !groups_of(&pod).is_empty()
+            {
+                self.node_queue.add(node.to_owned());
+            }
+        }
+    }
+
+    /// The API of pods in a namespace.
+    pub(crate) fn pod_api(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.process.client.clone(), namespace)
+    }
+
+    /// The API of reservation pods.
+    pub(crate) fn reservation_api(&self) -> Api<Pod> {
+        self.pod_api(&self.namespace)
+    }
+}
+
+/// Of pods that are bound and share nothing only the place matters.
+fn trim_pod(pod: &mut Pod) {
+    let Some(node) = place(pod).map(str::to_owned) else { return };
+    if groups_of(pod).is_empty() {
+        pod.spec = Some(PodSpec { node_name: Some(node), ..PodSpec::default() });
+        pod.metadata.annotations = None;
+        pod.metadata.labels = None;
+    }
+}
+
+fn trim_node(node: &mut Node) {
+    node.spec = None;
+    node.metadata.annotations = None;
+    if let Some(status) = node.status.take() {
+        node.status = Some(NodeStatus { node_info: status.node_info, ..NodeStatus::default() });
+    }
+}

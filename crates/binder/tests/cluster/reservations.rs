@@ -1,0 +1,111 @@
+//! Reservation pods that vanish, are too many or were there before us.
+
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::world::{Cluster, RESERVATIONS, sleep, until, uuid};
+
+fn holder(name: &str, node: &str, group: &str) -> Value {
+    let container =
+        json!({"name": "resource-reservation", "image": "old", "resources": {"limits": {"nvidia.com/gpu": "1"}}});
+    json!({"metadata": {"name": name, "namespace": RESERVATIONS, "labels": {"app": RESERVATIONS, "runai-gpu-group": group}},
+        "spec": {"nodeName": node, "containers": [container]}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_deleted_by_hand_comes_back_with_the_same_device_and_no_pod_is_touched() {
+    let cluster = Cluster::start("dgx-h100").await;
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    let before = cluster.held(1).await.remove(0);
+    cluster.delete_pod(RESERVATIONS, &before.name_any()).await;
+    let after = until("a new reservation", || async {
+        let mut now = cluster.reservations().await;
+        let new = now.pop()?;
+        (new.uid() != before.uid() && !uuid(&new).is_empty()).then_some(new)
+    })
+    .await;
+    assert_eq!(uuid(&after), uuid(&before));
+    assert_eq!(cluster.running("p").await.uid(), pod.uid());
+    let told = cluster.events("default", "dgx-h100-0", "ReservationLost").await;
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_reservation_that_cannot_have_the_device_is_said_and_nobody_joins() {
+    let cluster = Cluster::start("dgx-h100").await;
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    let before = cluster.held(1).await.remove(0);
+    // Somebody takes the device in the moment it is free.
+    let taken = json!({"metadata": {"annotations": {"kai.scheduler/gpu-devices": "{\"g\":\"GPU-elsewhere\"}"}}});
+    cluster.pods("team").patch("p", &PatchParams::default(), &Patch::Merge(&taken)).await.unwrap();
+    cluster.delete_pod(RESERVATIONS, &before.name_any()).await;
+    sleep(900).await;
+    let told = cluster.events("team", "p", "ReservationConflict").await;
+    assert!(told.len() == 1 && told[0].contains("while running pods of the group use GPU-elsewhere"), "{told:?}");
+    let made = cluster.wire.count("POST /api/v1/namespaces/kai-resource-reservation/pods");
+    assert_eq!(made, 1 + 6);
+    let other = cluster.fraction("q").await;
+    cluster.share(&other, "dgx-h100-0", &["g"]).await;
+    let status = cluster.phase("q", "Failed").await.status.unwrap();
+    assert_eq!(status.error_class.as_deref(), Some("Refused"));
+    assert_eq!(cluster.running("p").await.uid(), pod.uid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kai_left_is_taken_over_without_touching_a_pod() {
+    let cluster = Cluster::without_binder("dgx-h100").await;
+    cluster.create("v1", "Pod", holder("gpu-reservation-dgx-h100-0-x7k2p", "dgx-h100-0", "g")).await;
+    let mut sharer = json!({"metadata": {"name": "old", "namespace": "team", "labels": {"runai-gpu-group": "g"},
+        "annotations": {"gpu-fraction": "0.5", "received-resource-type": "Fraction"}},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "app:1"}]}});
+    sharer["spec"]["nodeName"] = json!("dgx-h100-0");
+    let old = cluster.create("v1", "Pod", sharer).await;
+    let before = cluster.held(1).await.remove(0);
+    cluster.start_binder();
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    let told = cluster.config_map("p-abc-shared-gpu-0").await;
+    assert_eq!(told["NVIDIA_VISIBLE_DEVICES"], json!(uuid(&before)));
+    sleep(300).await;
+    assert_eq!(cluster.held(1).await[0].uid(), before.uid());
+    assert_eq!(cluster.running("old").await.uid(), old.uid());
+    assert_eq!(cluster.wire.count(RESERVATIONS), 0, "{:?}", cluster.wire.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_and_duplicates_go() {
+    let cluster = Cluster::without_binder("dgx-h100").await;
+    cluster.create("v1", "Pod", holder("orphan", "dgx-h100-0", "nobody")).await;
+    cluster.create("v1", "Pod", holder("second", "dgx-h100-0", "g")).await;
+    cluster.held(2).await;
+    sleep(5).await;
+    cluster.create("v1", "Pod", holder("third", "dgx-h100-0", "g")).await;
+    cluster.held(3).await;
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.start_binder();
+    cluster.running("p").await;
+    let left = cluster.held(1).await;
+    assert_eq!(left[0].name_any(), "second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reservations_of_a_node_that_is_gone_go_too() {
+    let cluster = Cluster::start("dgx-h100,cpu").await;
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    cluster.lab.inject("dgx-h100-0", kai_lab::faults::NodeAction::Vanish);
+    let force = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    sleep(5).await;
+    let _ = cluster.pods("team").delete("p", &force).await;
+    until("no reservation", || async { cluster.reservations().await.is_empty().then_some(()) }).await;
+}
