@@ -1,9 +1,11 @@
-//! How the API server learns of the webhooks: configurations that say which requests are sent here and how this server is trusted.
+//! How the API server learns of the webhooks: configurations that say which requests are sent here and how this server
+//! is trusted.
 //!
-//! Pods are only sent if they name our scheduler (a match condition), so `failurePolicy: Fail` stops nobody else's pod when this
-//! server is away. Of their updates only those are sent that change labels or annotations, and none of the components' own: while
-//! this server is away, Kubernetes' controllers and ours go on with the pods that there are. The one webhook that looks at pods of other schedulers, so that they cannot pass themselves off as ours, is
-//! `Ignore`. So is the one for groups: the scheduler judges them again, and its own writes must not wait for this server.
+//! Pods are only sent if they name our scheduler (a match condition), so `failurePolicy: Fail` stops nobody else's pod
+//! when this server is away. Of their updates only those are sent that change labels or annotations, and none of the
+//! components' own: while this server is away, Kubernetes' controllers and ours go on with the pods that there are. The
+//! one webhook that looks at pods of other schedulers, so that they cannot pass themselves off as ours, is `Ignore`. So
+//! is the one for groups: the scheduler judges them again, and its own writes must not wait for this server.
 
 mod keep;
 

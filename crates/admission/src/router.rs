@@ -1,7 +1,7 @@
 //! The paths by which an API server asks, each with its rules.
 //!
-//! A body that is no review is answered 400 with a sentence. A defect in a rule is a 500 of that one request: the API server's
-//! failure policy decides about it, and the next request is answered as if nothing had been.
+//! A body that is no review is answered 400 with a sentence. A defect in a rule is a 500 of that one request: the API
+//! server's failure policy decides about it, and the next request is answered as if nothing had been.
 
 use std::{future::Future, panic::AssertUnwindSafe};
 
@@ -164,7 +164,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_that_is_no_pod_is_refused_with_its_field() {
-        let request = json!({"uid": "u", "operation": "CREATE", "object": {"spec": {"schedulerName": "kai-scheduler", "containers": 7}}});
+        let pod = json!({"spec": {"schedulerName": "kai-scheduler", "containers": 7}});
+        let request = json!({"uid": "u", "operation": "CREATE", "object": pod});
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
         let body = Bytes::from(review.to_string());
         let (status, said) = text(validate_pod(State(Rules::default()), body).await).await;

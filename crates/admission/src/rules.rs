@@ -25,7 +25,8 @@ pub struct Settings {
     pub block_visible_devices: bool,
     /// Runtime class of pods with a part of a GPU; empty: none is set.
     pub runtime_class: String,
-    /// More users that may write what otherwise only components write; an entry that ends in `:` is a beginning of names.
+    /// More users that may write what otherwise only components write; an entry that ends in `:` is a beginning of
+    /// names.
     pub trusted_users: Vec<String>,
 }
 

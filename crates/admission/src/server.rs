@@ -1,7 +1,7 @@
 //! The running admission server: certificates, TLS, registration.
 //!
-//! Every replica does all of it: what they write is the same, so nobody has to lead. The API server is told of this server only
-//! after it listens with a certificate.
+//! Every replica does all of it: what they write is the same, so nobody has to lead. The API server is told of this
+//! server only after it listens with a certificate.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 

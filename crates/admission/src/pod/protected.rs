@@ -1,4 +1,5 @@
-//! What only the components write: the scheduler's books stand on it, so that a tenant who could write it could take what is not theirs.
+//! What only the components write: the scheduler's books stand on it, so that a tenant who could write it could take
+//! what is not theirs.
 
 use std::collections::BTreeMap;
 

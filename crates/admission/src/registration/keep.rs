@@ -6,7 +6,8 @@ use kube::{Api, Resource, ResourceExt as _, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-/// Writes the configurations, whether they are there or not. The whole list of webhooks is ours: one left over from an older installation would stop pods.
+/// Writes the configurations, whether they are there or not. The whole list of webhooks is ours: one left over from an
+/// older installation would stop pods.
 pub async fn register(
     process: &Process,
     (mutating, validating): &(MutatingWebhookConfiguration, Vec<ValidatingWebhookConfiguration>),
