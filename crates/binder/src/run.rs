@@ -67,7 +67,7 @@ async fn work(world: &Arc<World>, metrics: &Metrics, options: &Options, cancel: 
     // What went wrong before is forgotten with each leadership: the world may have changed meanwhile.
     let keeper = Arc::new(Keeper::new(Arc::clone(world)));
     let binder = Binder { world: Arc::clone(world), keeper: Arc::clone(&keeper), metrics: metrics.clone() };
-    world.resync();
+    world.wake();
     let requests = world.request_queue.run(options.max_concurrent_reconciles, &cancel, |key| binder.work(key));
     let nodes = world.node_queue.run(NODES, &cancel, |node| keeper.pass(node));
     let clock = async {
@@ -80,4 +80,5 @@ async fn work(world: &Arc<World>, metrics: &Metrics, options: &Options, cancel: 
         () = async { tokio::join!(requests, nodes); } => {}
         () = clock => {}
     }
+    world.rest();
 }

@@ -73,7 +73,7 @@ struct Volumes<'a> {
     world: &'a World,
     pod: &'a Pod,
     claims: Api<PersistentVolumeClaim>,
-    volumes: Api<PersistentVolume>,
+    existing: Api<PersistentVolume>,
     classes: Api<StorageClass>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Volumes<'a> {
         let client = &world.process.client;
         Self {
             claims: Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default()),
-            volumes: Api::all(client.clone()),
+            existing: Api::all(client.clone()),
             classes: Api::all(client.clone()),
             world,
             pod,
@@ -148,7 +148,7 @@ impl<'a> Volumes<'a> {
     /// Gives the claim the smallest volume that will do, else asks for one to be made.
     async fn choose(&self, claim: &PersistentVolumeClaim, class: &StorageClass, node: &Node) -> Result<(), Failure> {
         let (name, manager) = (claim.name_any(), self.world.process.component);
-        let all = self.volumes.list(&ListParams::default()).await;
+        let all = self.existing.list(&ListParams::default()).await;
         let all = all.map_err(|error| Failure::of("list volumes", &error))?.items;
         if all.iter().any(|volume| promised_to(volume, claim)) {
             return Err(Failure::Waiting(format!("volume claim {name} is being bound")));
@@ -163,7 +163,7 @@ impl<'a> Volumes<'a> {
             let patch = json!({"metadata": {"resourceVersion": volume.metadata.resource_version, "annotations": marks},
                 "spec": {"claimRef": to}});
             let volume = volume.name_any();
-            let written = writes::merge(&self.volumes, manager, &volume, &patch).await;
+            let written = writes::merge(&self.existing, manager, &volume, &patch).await;
             written.map_err(|error| Failure::of(&format!("give volume {volume} to claim {name}"), &error))?;
             return Err(Failure::Waiting(format!("volume claim {name} is being bound to volume {volume}")));
         }
@@ -193,12 +193,12 @@ impl<'a> Volumes<'a> {
             let guard = json!({"resourceVersion": claim.metadata.resource_version, "annotations": marks});
             lenient(writes::merge(&self.claims, manager, name, &json!({"metadata": guard})).await)?;
         }
-        for volume in self.volumes.list(&ListParams::default()).await?.items {
+        for volume in self.existing.list(&ListParams::default()).await?.items {
             if promised_to(&volume, &claim) && mark(volume.annotations()) {
                 let marks = json!({BOUND_BY_CONTROLLER: Value::Null, annotations::PLACED_FOR: Value::Null});
                 let guard = json!({"resourceVersion": volume.metadata.resource_version, "annotations": marks});
                 let patch = json!({"metadata": guard, "spec": {"claimRef": Value::Null}});
-                lenient(writes::merge(&self.volumes, manager, &volume.name_any(), &patch).await)?;
+                lenient(writes::merge(&self.existing, manager, &volume.name_any(), &patch).await)?;
             }
         }
         Ok(())

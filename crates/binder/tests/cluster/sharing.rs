@@ -132,3 +132,23 @@ async fn a_jetson_is_told_zero_and_its_reservation_has_what_nvml_needs() {
     assert_eq!(spec["runtimeClassName"], "nvidia");
     assert!(spec["volumes"].is_null() && spec["containers"][0]["securityContext"]["privileged"].is_null());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_gpu_operators_policy_turns_cdi_on() {
+    let cluster = Cluster::without_binder("dgx-h100").await;
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let names = json!({"plural": "clusterpolicies", "singular": "clusterpolicy", "kind": "ClusterPolicy"});
+    let spec = json!({"group": "nvidia.com", "scope": "Cluster", "names": names, "versions": [version]});
+    let definition = json!({"metadata": {"name": "clusterpolicies.nvidia.com"}, "spec": spec});
+    cluster.create("apiextensions.k8s.io/v1", "CustomResourceDefinition", definition).await;
+    let policy = json!({"metadata": {"name": "cluster-policy"}, "spec": {"cdi": {"enabled": true, "default": true}}});
+    cluster.create("nvidia.com/v1", "ClusterPolicy", policy).await;
+    cluster.start_binder();
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    let told = cluster.config_map("p-abc-shared-gpu-0").await;
+    let device = uuid(&cluster.held(1).await[0]);
+    assert_eq!(told["NVIDIA_VISIBLE_DEVICES"], json!(format!("k8s.device-plugin.nvidia.com/gpu={device}")));
+}

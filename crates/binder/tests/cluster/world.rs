@@ -134,9 +134,6 @@ impl Cluster {
         let lab = Arc::new(Lab::start(LabOptions::new(Fleet::parse(fleet).unwrap(), clock)));
         lab.ready().await;
         let client = lab.client();
-        for crd in kai_api::crds() {
-            Api::<CustomResourceDefinition>::all(client.clone()).create(&PostParams::default(), &crd).await.unwrap();
-        }
         let cluster = Self {
             lab,
             client,
@@ -145,6 +142,7 @@ impl Cluster {
             program: CancellationToken::new(),
             binders: AtomicU64::new(0),
         };
+        cluster.define("BindRequest").await;
         for name in [RESERVATIONS, "kai-scheduler", "team"] {
             cluster.create("v1", "Namespace", json!({"metadata": {"name": name}})).await;
         }
@@ -156,14 +154,20 @@ impl Cluster {
 
     /// Starts a binder; the one before must be dead.
     pub fn start_binder(&self) {
+        let running = self.binder_with(Options::default());
+        *self.binder.lock() = Some(running);
+    }
+
+    /// Starts a binder beside others.
+    pub fn binder_with(&self, options: Options) -> (CancellationToken, tokio::task::JoinHandle<()>) {
         let router = self.lab.router().layer(from_fn_with_state(Arc::clone(&self.wire), through_wire));
         let cancel = CancellationToken::new();
         let number = self.binders.fetch_add(1, Ordering::Relaxed);
         let identity = format!("binder-{number}");
         let client = client_for(router);
         let process = Process::new("binder", client, self.lab.clock(), cancel.clone(), "kai-scheduler", identity);
-        let task = tokio::spawn(async move { kai_binder::run(process, Options::default()).await.unwrap() });
-        *self.binder.lock() = Some((cancel, task));
+        let task = tokio::spawn(async move { kai_binder::run(process, options).await.unwrap() });
+        (cancel, task)
     }
 
     /// Kills the binder without a goodbye.
@@ -318,8 +322,17 @@ impl Cluster {
         self.pods(namespace).delete(name, &DeleteParams::default()).await.unwrap();
     }
 
+    /// Makes one of our kinds known; others stay unknown, as tests are quicker without.
+    async fn define(&self, kind: &str) {
+        let definitions = Api::<CustomResourceDefinition>::all(self.client.clone());
+        for crd in kai_api::crds().iter().filter(|crd| crd.spec.names.kind == kind) {
+            definitions.create(&PostParams::default(), crd).await.unwrap();
+        }
+    }
+
     /// Sets the binder's part of the `Config`.
     pub async fn configure(&self, binder: Value) {
+        self.define("Config").await;
         let config = json!({"metadata": {"name": "kai-config"}, "spec": {"binder": binder}});
         self.create("kai.scheduler/v1", "Config", config).await;
     }
