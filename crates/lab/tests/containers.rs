@@ -386,7 +386,7 @@ async fn a_pod_that_is_deleted_while_it_waits_never_starts() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     pods(&lab).delete("p", &DeleteParams::default()).await.unwrap();
     gone(&lab, "p").await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!((lab.faults().struck(), real.starts.lock().len()), (1, 0));
     lab.shutdown().await;
 }
