@@ -201,6 +201,12 @@ pub mod annotations {
     /// On a volume or volume claim: uid of the pod for which the binder chose its place. Not in KAI.
     pub const PLACED_FOR: &str = "kai.scheduler/placed-for";
 
+    /// On a bind request: how often binding the pod failed before, as JSON by node. Not in KAI.
+    pub const BIND_ATTEMPTS: &str = "kai.scheduler/bind-attempts";
+
+    /// On a bind request: nodes that refused the pod before and until when they are avoided, as JSON. Not in KAI.
+    pub const BIND_VETOES: &str = "kai.scheduler/bind-vetoes";
+
     /// `true` on reservation pods: Karpenter must not remove their node.
     pub const KARPENTER_DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 
@@ -215,6 +221,12 @@ pub mod node_labels {
 
     /// Number of physical GPUs.
     pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
+
+    /// How often each GPU is advertised where time is sliced.
+    pub const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
+
+    /// Model of the GPUs; ends in `-SHARED` where time is sliced.
+    pub const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
 
     /// How MIG devices are offered: `none`, `single` or `mixed`.
     pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
@@ -251,6 +263,9 @@ pub mod resources {
 
     /// With a profile such as `1g.5gb` as suffix: MIG devices.
     pub const MIG_PREFIX: &str = "nvidia.com/mig-";
+
+    /// In a group's status: MiB of GPU memory that pods ask for by memory.
+    pub const GPU_MEMORY: &str = "run.ai/gpu.memory";
 }
 
 /// How a pod gets its GPUs (`receivedResourceType`).
@@ -395,6 +410,9 @@ pub mod leases {
 
     /// The admission server.
     pub const ADMISSION: &str = "ojptxr84.kai.scheduler";
+
+    /// The controllers of groups and queues.
+    pub const CONTROLLERS: &str = "controllers.kai.scheduler";
 }
 
 /// Finalizers.

@@ -126,6 +126,11 @@ impl Admission {
         self.webhooks.register_service(namespace, name, router);
     }
 
+    /// Takes away what [`Admission::register_service`] has put there; calls fail as those of a Service without endpoints.
+    pub fn forget_service(&self, namespace: &str, name: &str) {
+        self.webhooks.forget_service(namespace, name);
+    }
+
     /// Lets plugins and mutating webhooks change the object; returns warnings for the client.
     ///
     /// Called for `Create`, `Update` and `Connect`. What a webhook wrote is neither defaulted nor pruned here.

@@ -1,4 +1,4 @@
-//! The commands a user types: `up`, `crds`, `lab nodes`, `scenario run`, `trace replay`, `bench`.
+//! The commands a user types: `up`, `crds`, `lab nodes`, `queue tree`, `scenario run`, `trace replay`, `bench`.
 //!
 //! Each command is a file; this one only reads the command line and turns errors into text and an exit code. Data goes to
 //! standard output, everything else to standard error.
@@ -8,6 +8,7 @@ mod crds;
 mod kubeconfig;
 mod nodes;
 mod output;
+mod queue;
 mod scenario;
 mod trace;
 mod up;
@@ -37,6 +38,9 @@ enum Command {
     /// Simulated nodes.
     #[command(subcommand)]
     Lab(Lab),
+    /// Queues of a cluster.
+    #[command(subcommand)]
+    Queue(Queue),
     /// Clusters written down, with what the scheduler must decide.
     #[command(subcommand)]
     Scenario(Scenario),
@@ -52,6 +56,12 @@ enum Command {
 enum Lab {
     /// Join simulated nodes to any API server, embedded or real.
     Nodes(nodes::Options),
+}
+
+#[derive(Debug, Subcommand)]
+enum Queue {
+    /// Print queues as a tree: what they are guaranteed, hold and ask for.
+    Tree(queue::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -93,6 +103,7 @@ pub fn run() -> ExitCode {
             return scenario::run(&options).unwrap_or_else(|error| fail(&error));
         }
         Command::Trace(Trace::Replay(options)) => return trace::run(&options).unwrap_or_else(|error| fail(&error)),
+        Command::Queue(Queue::Tree(options)) => block_on(queue::run(options)),
         Command::Lab(Lab::Nodes(options)) => block_on(nodes::run(options)),
         Command::Bench(Bench::Apiserver(options)) => block_on(bench::apiserver::run(options)),
         Command::Bench(Bench::Lab(options)) => bench::lab::run(&options),

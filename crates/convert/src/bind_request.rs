@@ -1,9 +1,51 @@
 //! BindRequests: decisions on their way. A pod with one that has not failed is where the request says.
 
 use k8s_openapi::api::resource::v1::AllocationResult;
-use kai_api::names::bind_phases;
+use kai_api::names::{annotations, bind_errors, bind_phases};
+use kai_core::time::Time;
+use serde::{Deserialize, Serialize};
 
-use crate::numa::{self, ZoneShare};
+use crate::{
+    amount::time,
+    numa::{self, ZoneShare},
+};
+
+/// A node that refused a pod and is not tried again before some time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Veto {
+    /// The node.
+    pub node: String,
+    /// Why it refused.
+    pub reason: String,
+    /// When it may be tried again, in milliseconds since 1970.
+    pub until: i64,
+}
+
+impl Veto {
+    /// All vetoes that a BindRequest tells of: the one of its own failure, and those that were handed on to it.
+    #[must_use]
+    pub fn of(object: &kai_api::BindRequest) -> Vec<Self> {
+        let notes = object.metadata.annotations.as_ref();
+        let handed_on = notes.and_then(|all| all.get(annotations::BIND_VETOES));
+        let mut vetoes: Vec<Self> = handed_on.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let status = object.status.clone().unwrap_or_default();
+        let refused = status.phase.as_deref() == Some(bind_phases::FAILED)
+            && status.error_class.as_deref() == Some(bind_errors::REFUSED);
+        if let (true, Some(node), Some(until)) = (refused, &object.spec.selected_node, &status.next_retry) {
+            vetoes.retain(|veto| veto.node != *node);
+            let reason = status.reason.clone().unwrap_or_else(|| "no reason was given".to_owned());
+            vetoes.push(Self { node: node.clone(), reason, until: time(until.0).0 });
+        }
+        vetoes.sort_by(|a, b| a.node.cmp(&b.node));
+        vetoes
+    }
+
+    /// Whether it holds.
+    pub(crate) fn holds(&self, now: Time) -> bool {
+        self.until > now.0
+    }
+}
 
 /// What is kept of a BindRequest.
 #[derive(Debug)]
@@ -22,6 +64,8 @@ pub(crate) struct BindRecord {
     pub(crate) claims: Vec<(String, AllocationResult)>,
     /// Whether it has not failed for good.
     pub(crate) live: bool,
+    /// The nodes that refused the pod.
+    pub(crate) vetoes: Vec<Veto>,
 }
 
 impl BindRecord {
@@ -48,6 +92,7 @@ impl BindRecord {
             devices: spec.selected_gpu_groups.clone(),
             zones: numa::shares(&spec.predicted_numa_zones),
             claims: claims.collect(),
+            vetoes: Veto::of(object),
             live: !(status.phase.as_deref() == Some(bind_phases::FAILED) && tried_enough),
         }
     }

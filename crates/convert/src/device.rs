@@ -277,15 +277,26 @@ impl Devices {
         })
     }
 
-    /// The devices that serve a resource; `None`: no class does.
-    pub(crate) fn resource(&self, resource: &str) -> Option<DeviceResource> {
+    /// The name of a request of a claim, by its place.
+    pub(crate) fn request_name(&self, claim: &str, place: u32) -> Option<&str> {
+        self.claims.get(claim)?.requests.get(place as usize).map(|request| request.name.as_str())
+    }
+
+    /// The class that serves a resource.
+    pub(crate) fn class_serving(&self, resource: &str) -> Option<&str> {
         let implicit = resource.strip_prefix(IMPLICIT_RESOURCE);
         // Of several classes for one resource Kubernetes takes the newest; by name is as good and does not change.
-        let found = self
+        let mut found = self
             .classes
             .iter()
-            .find(|(class, record)| record.resource.as_deref() == Some(resource) || implicit == Some(class.as_str()));
-        let (class, record) = found?;
+            .filter(|(class, record)| record.resource.as_deref() == Some(resource) || implicit == Some(class.as_str()));
+        found.next().map(|(class, _)| class.as_str())
+    }
+
+    /// The devices that serve a resource; `None`: no class does.
+    pub(crate) fn resource(&self, resource: &str) -> Option<DeviceResource> {
+        let class = self.class_serving(resource)?;
+        let record = self.classes.get(class)?;
         let kinds = self.kinds_of(&Filter::of(&record.selectors, &[], &[]));
         Some(DeviceResource { resource: resource.to_owned(), kinds, gpu: class.contains(GPU) })
     }

@@ -18,7 +18,7 @@ use kai_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::converter::Converter;
+use crate::{bind_request::Veto, converter::Converter};
 
 pub use self::{eviction::eviction, phrase::node_refusal};
 
@@ -45,6 +45,25 @@ pub trait Names {
     fn pod_key(&self, pod: PodId) -> &str {
         self.pod_uid(pod)
     }
+    /// Why a node refused a pod and when it is tried again, where that is known.
+    fn veto(&self, _pod: PodId, _node: &str) -> Option<&Veto> {
+        None
+    }
+    /// What a queue had of GPUs when it was decided, where that is known.
+    fn queue_use(&self, _queue: QueueId) -> Option<QueueUse> {
+        None
+    }
+}
+
+/// What a queue has of GPUs, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueUse {
+    /// What its pods hold.
+    pub allocated: i128,
+    /// What it is guaranteed; `None`: unlimited.
+    pub quota: Option<i64>,
+    /// What it should have at most while others want more.
+    pub fair_share: i128,
 }
 
 /// The names of a cluster, with pods by their own names instead of their uids.
@@ -78,6 +97,9 @@ impl Names for ClusterNames<'_> {
     fn pod_key(&self, pod: PodId) -> &str {
         let uid = self.cluster.pod_uid(pod);
         self.converter.pod_key(uid).unwrap_or(uid)
+    }
+    fn veto(&self, pod: PodId, node: &str) -> Option<&Veto> {
+        self.converter.vetoes(self.cluster.pod_uid(pod)).find(|veto| veto.node == node)
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) struct GroupRecord {
 }
 
 /// The priorities that classes stand for.
-#[derive(Debug, Default)]
-pub(crate) struct Priorities {
+#[derive(Clone, Debug, Default)]
+pub struct Priorities {
     values: BTreeMap<String, i32>,
     /// Classes that hold for workloads that name none; the highest value counts, as in Kubernetes.
     defaults: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Priorities {
 
 impl Priorities {
     /// Takes a class.
-    pub(crate) fn insert(&mut self, name: String, value: i32, default: bool) {
+    pub fn insert(&mut self, name: String, value: i32, default: bool) {
         if default {
             self.defaults.insert(name.clone());
         } else {
@@ -38,16 +38,24 @@ impl Priorities {
     }
 
     /// Forgets a class.
-    pub(crate) fn remove(&mut self, name: &str) {
+    pub fn remove(&mut self, name: &str) {
         self.values.remove(name);
         self.defaults.remove(name);
     }
 
     /// The value of a class, else of the default one, else KAI's.
-    pub(crate) fn of(&self, class: Option<&str>) -> i32 {
+    #[must_use]
+    pub fn of(&self, class: Option<&str>) -> i32 {
         let named = class.and_then(|class| self.values.get(class));
         let default = || self.defaults.iter().filter_map(|name| self.values.get(name)).max();
         named.or_else(default).copied().unwrap_or(defaults::POD_GROUP_PRIORITY)
+    }
+
+    /// Whether a group may be stopped for others: what it says itself, else what its priority means.
+    #[must_use]
+    pub fn preemptible(&self, spec: &kai_api::PodGroupSpec) -> bool {
+        let class = spec.priority_class_name.as_deref().filter(|class| !class.is_empty());
+        preemptible(spec.preemptibility, self.of(class))
     }
 }
 
@@ -81,11 +89,15 @@ impl GroupRecord {
     /// The group as it is with these priorities.
     pub(crate) fn resolve(&self, priorities: &Priorities) -> PodGroup {
         let priority = priorities.of(self.class.as_deref());
-        let preemptible = match self.preemptibility {
-            Some(said) => said == Preemptibility::Preemptible,
-            None => priority < defaults::NON_PREEMPTIBLE_PRIORITY,
-        };
+        let preemptible = preemptible(self.preemptibility, priority);
         PodGroup { priority, preemptible, ..self.group.clone() }
+    }
+}
+
+fn preemptible(said: Option<Preemptibility>, priority: i32) -> bool {
+    match said {
+        Some(said) => said == Preemptibility::Preemptible,
+        None => priority < defaults::NON_PREEMPTIBLE_PRIORITY,
     }
 }
 

@@ -10,8 +10,10 @@
 mod amount;
 mod bind_request;
 mod converter;
+pub mod decision;
 mod device;
 pub mod explain;
+pub mod gpu_labels;
 mod group;
 mod node;
 mod numa;
@@ -23,7 +25,11 @@ pub mod scenario;
 mod volume;
 
 pub use self::{
-    converter::{Converter, NodePool, Settings},
+    bind_request::Veto,
+    converter::{Converter, GroupNote, NodePool, Settings},
+    group::Priorities,
     numa::{Attribute, NodeResourceTopology, Zone, ZoneResource},
     object::{Kind, Object, ReadError},
+    pod::{Asked, ClaimUse, GpuPart, asked, claims_of, gpu::gpus, gpus_of},
 };
+pub use kai_core::delta::Gpus;

@@ -8,11 +8,9 @@ use kai_core::delta::{MigStrategy, Node, NodeGpus, Taint, TaintEffect, Unavailab
 
 use crate::{
     amount::{Round, amount, wrong},
+    gpu_labels,
     queue::name,
 };
-
-/// From this number on a memory label is in bytes instead of MiB: no device has a TiB.
-const BYTES_FROM: u64 = 1 << 20;
 
 /// A node without its NUMA zones and devices, which other objects tell. What cannot be read makes it unavailable, with a reason.
 pub(crate) fn node(object: &k8s::Node) -> Node {
@@ -23,7 +21,7 @@ pub(crate) fn node(object: &k8s::Node) -> Node {
         amounts = Allocatable::default();
         unavailable.push(Unavailable::Invalid(error));
     }
-    let gpus = gpus(&labels, &mut amounts);
+    let gpus = gpus(object, &labels, &mut amounts);
     let taken = |amounts: &mut Allocatable, name: &str| amounts.0.remove(name).unwrap_or(0);
     Node {
         name: name(&object.metadata),
@@ -71,22 +69,12 @@ impl Allocatable {
 }
 
 /// The GPUs of the device plugins, taken out of the other resources.
-fn gpus(labels: &BTreeMap<String, String>, amounts: &mut Allocatable) -> NodeGpus {
+fn gpus(object: &k8s::Node, labels: &BTreeMap<String, String>, amounts: &mut Allocatable) -> NodeGpus {
     let mut count = |resource: &str| amounts.0.remove(resource).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
     let advertised = count(resources::NVIDIA_GPU);
     let others = count(resources::AMD_GPU);
-    let physical = labels.get(node_labels::GPU_COUNT).and_then(|text| text.trim().parse::<u32>().ok());
-    NodeGpus {
-        count: advertised.min(physical.unwrap_or(advertised)).saturating_add(others),
-        memory: labels.get(node_labels::GPU_MEMORY).and_then(|text| memory(text)),
-        mig: mig(labels, amounts),
-    }
-}
-
-/// MiB of each device, exactly as labelled.
-fn memory(text: &str) -> Option<u64> {
-    let number: u64 = text.trim().parse().ok()?;
-    Some(if number >= BYTES_FROM { number >> 20 } else { number }).filter(|mib| *mib > 0)
+    let read = gpu_labels::read("", labels, advertised, gpu_labels::is_tegra(object));
+    NodeGpus { count: read.count.saturating_add(others), memory: read.memory, mig: mig(labels, amounts) }
 }
 
 /// A label decides whether a node is divided by MIG; without one, whether it offers profiles does.

@@ -1,14 +1,19 @@
 //! Pods: what is known of a pod from its object alone ([`Draft`]), and what other objects add to it ([`Draft::resolve`]).
 
 pub(crate) mod constraint;
-mod gpu;
+pub(crate) mod gpu;
 mod request;
+
+pub use self::request::{Asked, GpuPart, asked, gpus_of};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1 as k8s;
 use kai_api::names::{annotations, labels, namespaces};
-use kai_core::delta::{Constraints, Gpus, Origin, Phase, Placement, Pod, Request, Role};
+use kai_core::{
+    delta::{Constraints, Gpus, Origin, Phase, Placement, Pod, Request, Role},
+    time::Time,
+};
 
 use self::constraint::NamespaceTerm;
 use crate::{
@@ -37,11 +42,20 @@ pub(crate) enum Need {
     Namespaces,
 }
 
-/// A claim of a pod: its name in the pod, and the object's key once that exists.
+/// A claim of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClaimUse {
-    pub(crate) name: String,
-    pub(crate) key: Option<String>,
+pub struct ClaimUse {
+    /// Its name in the pod.
+    pub name: String,
+    /// `namespace/name` of the object once that exists.
+    pub key: Option<String>,
+}
+
+/// The claims on devices that a pod names.
+#[must_use]
+pub fn claims_of(pod: &k8s::Pod) -> Vec<ClaimUse> {
+    let Some(spec) = &pod.spec else { return Vec::new() };
+    claims(pod, spec, pod.metadata.namespace.as_deref().unwrap_or("default"))
 }
 
 /// What a pod's object alone says.
@@ -66,6 +80,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) zones: &'a BTreeMap<String, Zones>,
     pub(crate) claim_exists: &'a dyn Fn(&str) -> bool,
+    /// When its deletion was asked for, if it was.
+    pub(crate) leaves: Option<Time>,
+    /// The time, as far as it was told.
+    pub(crate) now: Time,
 }
 
 impl Draft {
@@ -160,6 +178,7 @@ impl Draft {
     /// The pod as it is among the other objects.
     pub(crate) fn resolve(&self, around: &Surroundings<'_>) -> Pod {
         let mut pod = self.pod.clone();
+        pod.deleted = pod.deleted.or(around.leaves);
         for term in &self.terms {
             term.resolve(&mut pod.constraints, around.namespaces);
         }
@@ -167,6 +186,10 @@ impl Draft {
         place(&mut pod, bind);
         pod.claims = self.claims.iter().filter_map(|claim| claim.key.clone()).collect();
         let waits = pod.placement.is_none();
+        if let Some(bind) = bind.filter(|_| waits) {
+            let held = bind.vetoes.iter().filter(|veto| veto.holds(around.now));
+            pod.constraints.vetoed = held.map(|veto| veto.node.clone()).collect();
+        }
         for claim in &self.volumes {
             match around.volumes.need(claim) {
                 Ok(need) => pod.constraints.volumes.push(need),

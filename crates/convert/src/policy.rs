@@ -119,6 +119,57 @@ pub fn apply_plugins(policy: &mut Policy, list: &[Plugin], complaints: &mut Vec<
     }
 }
 
+/// The plugins that make a policy what it is: with [`apply_plugins`] they give the same.
+#[must_use]
+pub fn plugins_of(policy: &Policy) -> Vec<Plugin> {
+    let names = shard::PLUGINS.iter().map(|(name, _)| *name).chain(["numa", "gpuspread"]);
+    let mut listed: Vec<Plugin> = Vec::new();
+    for name in names {
+        let mut only = OFF;
+        if !switch(&mut only, name) || only == OFF || listed.iter().any(|plugin| plugin.name == name) {
+            continue;
+        }
+        // A plugin is on if switching it on changes nothing.
+        let mut with = policy.plugins;
+        switch(&mut with, name);
+        if with == policy.plugins {
+            listed.push(Plugin { name: name.to_owned(), arguments: arguments_of(policy, name) });
+        }
+    }
+    listed
+}
+
+fn arguments_of(policy: &Policy, plugin: &str) -> BTreeMap<String, String> {
+    let strategy = |strategy: Strategy| match strategy {
+        Strategy::Binpack => shard::BINPACK,
+        Strategy::Spread => shard::SPREAD,
+    };
+    let span = |span: Span| format!("{}ms", span.0);
+    let decimal = |thousandths: u32| format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+    let pairs: Vec<(&str, String)> = match plugin {
+        "nodeplacement" => {
+            vec![("gpu", strategy(policy.gpu_strategy).to_owned()), ("cpu", strategy(policy.cpu_strategy).to_owned())]
+        }
+        "minruntime" => vec![
+            ("defaultPreemptMinRuntime", span(policy.preempt_min_runtime)),
+            ("defaultReclaimMinRuntime", span(policy.reclaim_min_runtime)),
+            (
+                "reclaimResolveMethod",
+                match policy.reclaim_min_runtime_rule {
+                    MinRuntimeRule::Queue => "queue".to_owned(),
+                    MinRuntimeRule::LowestCommonAncestor => "lca".to_owned(),
+                },
+            ),
+        ],
+        "proportion" => vec![
+            ("kValue", decimal(policy.usage_weight)),
+            ("reclaimerSaturationMultiplier", decimal(policy.saturation_multiplier)),
+        ],
+        _ => Vec::new(),
+    };
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// An action by its name.
 #[must_use]
 pub fn action(name: &str) -> Option<Action> {
@@ -396,6 +447,23 @@ mod tests {
         assert_eq!((policy.max_consolidation_victims, policy.usage_weight), (None, 500));
         assert_eq!(policy.queue_depth, [(Action::Allocate, 5)]);
         assert_eq!(complaints.len(), 1, "{complaints:?}");
+    }
+
+    #[test]
+    fn a_policy_written_as_plugins_reads_the_same() {
+        let shards = [
+            json!({}),
+            json!({"placementStrategy": {"gpu": "spread"}, "kValue": 0.5}),
+            json!({"plugins": {"numa": {}, "elastic": {"enabled": false}, "minruntime": {"arguments": {"reclaimResolveMethod": "queue", "defaultReclaimMinRuntime": "5m"}}}}),
+        ];
+        for shard in shards {
+            let (policy, _) = of(shard);
+            let mut read = default_policy();
+            let mut complaints = Vec::new();
+            apply_plugins(&mut read, &plugins_of(&policy), &mut complaints);
+            read.actions.clone_from(&policy.actions);
+            assert_eq!((read, complaints), (policy, Vec::<String>::new()));
+        }
     }
 
     #[test]

@@ -122,3 +122,10 @@ fn every_scenario_of_this_repository_holds() {
     assert!(report.cases.len() >= 120, "only {} scenarios were found", report.cases.len());
     assert_eq!(report.failed, 0, "{}", report.text());
 }
+
+#[test]
+fn a_directory_without_scenarios_is_a_failure_and_not_a_success_of_nothing() {
+    let report = report(&[("notes.txt", "nothing to run")], Explain::No);
+    assert_eq!((report.passed, report.failed), (0, 1));
+    assert!(report.cases[0].failures[0].contains("no scenario (*.yaml, *.yml, *.json) below"), "{}", report.text());
+}

@@ -55,6 +55,7 @@ pub struct Compiled {
     spread: Box<[SpreadRule]>,
     ports: Box<[Port]>,
     volumes: Box<[Volume]>,
+    vetoed: Box<[Box<str>]>,
 }
 
 impl Compiled {
@@ -87,6 +88,7 @@ impl Compiled {
             spread: constraints.spread.iter().map(|constraint| SpreadRule::new(constraint, words)).collect(),
             ports: constraints.host_ports.iter().filter_map(|port| Port::new(port, words)).collect(),
             volumes: constraints.volumes.iter().map(|need| Volume::new(need, words)).collect(),
+            vetoed: constraints.vetoed.iter().map(|node| node.as_str().into()).collect(),
         }
     }
 
@@ -94,6 +96,12 @@ impl Compiled {
     #[must_use]
     pub fn everywhere(&self) -> Option<&str> {
         self.missing.as_deref()
+    }
+
+    /// Whether the node refused such a pod and is not to be tried now.
+    #[must_use]
+    pub fn is_vetoed(&self, node: &Node) -> bool {
+        self.vetoed.iter().any(|name| *name == node.name)
     }
 
     /// Whether pods with these constraints want other pods away from them.

@@ -55,6 +55,13 @@ pub enum Delta {
     DeviceResource(DeviceResource),
     /// No devices serve this extended resource any more.
     DeviceResourceGone(String),
+    /// The deletion of a pod was asked for, though its object does not say so yet.
+    PodLeaves {
+        /// Its uid.
+        uid: String,
+        /// Since when.
+        since: crate::time::Time,
+    },
 }
 
 /// An extended resource that devices of DRA drivers serve. `nvidia.com/gpu` stands for whole GPUs.

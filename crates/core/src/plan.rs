@@ -3,8 +3,8 @@
 mod reason;
 
 pub use self::reason::{
-    Cause, DomainRefusal, GroupRefusal, Holder, NodeRefusal, NodeRefusals, Overdraft, SubGroupShortage, Verdict,
-    VictimRefusal,
+    Cause, DeviceShortage, DomainRefusal, GroupRefusal, Holder, NodeRefusal, NodeRefusals, Overdraft, SubGroupShortage,
+    Verdict, VictimRefusal,
 };
 use crate::{
     delta::{DeviceRef, NumaShare},

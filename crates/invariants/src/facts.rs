@@ -53,6 +53,11 @@ impl Facts {
                 drop(self.device_resources.insert(resource.resource.clone(), resource));
             }
             Delta::DeviceResourceGone(name) => drop(self.device_resources.remove(&name)),
+            Delta::PodLeaves { uid, since } => {
+                if let Some(pod) = self.pods.get_mut(&uid) {
+                    pod.deleted.get_or_insert(since);
+                }
+            }
         }
     }
 

@@ -45,6 +45,16 @@ pub enum End {
     Lost,
 }
 
+/// How an attempt to renew went.
+enum Renewal {
+    /// The lease is ours for another while.
+    Done,
+    /// Nobody knows; it is still ours until its time runs out.
+    Unknown,
+    /// It is another's.
+    Lost,
+}
+
 /// What is known of the lease.
 struct Seen {
     version: Option<String>,
@@ -153,42 +163,44 @@ impl Election<'_> {
                 return;
             }
             match tokio::time::timeout(left, self.renew(held)).await {
-                Ok(true) => renewed = Instant::now(),
-                Ok(false) => return,
-                Err(_late) => {}
+                Ok(Renewal::Done) => renewed = Instant::now(),
+                Ok(Renewal::Lost) => return,
+                Ok(Renewal::Unknown) | Err(_) => {}
             }
         }
     }
 
-    /// Whether the lease may still be ours.
-    async fn renew(&self, held: &mut Lease) -> bool {
-        let mut next = held.clone();
-        if let Some(spec) = &mut next.spec {
-            spec.renew_time = Some(MicroTime(self.process.now()));
-        }
-        match self.api.replace(self.name, &PostParams::default(), &next).await {
-            Ok(lease) => {
-                *held = lease;
-                true
+    async fn renew(&self, held: &mut Lease) -> Renewal {
+        // A second time only with what a first conflict made us read.
+        for _ in 0..2 {
+            let mut next = held.clone();
+            if let Some(spec) = &mut next.spec {
+                spec.renew_time = Some(MicroTime(self.process.now()));
             }
-            Err(error) if matches!(classify(&error), Class::Conflict | Class::Gone) => {
-                // Somebody else's, or our own renewal whose answer was lost: the lease says which.
-                match self.api.get_opt(self.name).await {
-                    Ok(Some(lease)) => {
-                        let ours = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref())
-                            == Some(&self.process.identity);
-                        *held = lease;
-                        ours
+            match self.api.replace(self.name, &PostParams::default(), &next).await {
+                Ok(lease) => {
+                    *held = lease;
+                    return Renewal::Done;
+                }
+                Err(error) if matches!(classify(&error), Class::Conflict | Class::Gone) => {
+                    // Somebody else's, or our own renewal whose answer was lost: the lease says which.
+                    match self.api.get_opt(self.name).await {
+                        Ok(Some(lease)) if self.is_ours(&lease) => *held = lease,
+                        Ok(_) => return Renewal::Lost,
+                        Err(_) => return Renewal::Unknown,
                     }
-                    Ok(None) => false,
-                    Err(_) => true,
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "lease not renewed");
+                    return Renewal::Unknown;
                 }
             }
-            Err(error) => {
-                tracing::debug!(%error, "lease not renewed");
-                true
-            }
         }
+        Renewal::Unknown
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.process.identity)
     }
 
     /// Gives the lease back, so that nobody waits for it to run out.

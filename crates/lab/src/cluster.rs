@@ -13,15 +13,17 @@ use crate::{
     client::{client_for, client_with_faults},
     controllers,
     device::PodDevices,
+    environment::Environment,
     faults::{FaultLayer, NodeAction},
     fleet::Fleet,
     kubelet::{Nodes, NodesOptions},
     node_lifecycle,
+    programs::Programs,
     record::Recorder,
 };
 
 /// How an embedded cluster is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LabOptions {
     /// Its nodes, seed and faults.
     pub fleet: Fleet,
@@ -31,12 +33,14 @@ pub struct LabOptions {
     pub controllers: bool,
     /// Lines of the event log to keep.
     pub event_log: usize,
+    /// Runs containers by real programs; without it all are simulated.
+    pub programs: Option<Arc<dyn Programs>>,
 }
 
 impl LabOptions {
     /// The usual: controllers on, a long event log.
     pub fn new(fleet: Fleet, clock: Clock) -> Self {
-        Self { fleet, clock, controllers: true, event_log: 1_000_000 }
+        Self { fleet, clock, controllers: true, event_log: 1_000_000, programs: None }
     }
 }
 
@@ -50,12 +54,13 @@ pub struct Lab {
     faults: FaultLayer,
     cancel: CancellationToken,
     controllers: Vec<JoinHandle<()>>,
+    programs: Option<Arc<dyn Programs>>,
 }
 
 impl Lab {
     /// Starts everything. Must be called inside a tokio runtime; nodes register in the background ([`Lab::ready`]).
     pub fn start(options: LabOptions) -> Self {
-        let LabOptions { fleet, clock, controllers: with_controllers, event_log } = options;
+        let LabOptions { fleet, clock, controllers: with_controllers, event_log, programs } = options;
         let cancel = CancellationToken::new();
         let mut server_options = Options::new(clock);
         server_options.seed = Some(fleet.seed.hash(&["api server"]));
@@ -63,7 +68,10 @@ impl Lab {
         let server = ApiServer::start(server_options);
         let faults = FaultLayer::new(fleet.seed, fleet.api_faults.clone());
         let recorder = Recorder::new(event_log);
-        let nodes = start_nodes(&server, &faults, &fleet, clock, &recorder, &cancel);
+        let client = client_with_faults(server.router(), &faults);
+        let mut nodes_options = NodesOptions::new(client, fleet.clone(), clock, recorder.clone(), cancel.child_token());
+        nodes_options.programs.clone_from(&programs);
+        let nodes = start_nodes(&server, nodes_options);
         let mut controllers = Vec::new();
         if with_controllers {
             let client = client_with_faults(server.router(), &faults);
@@ -71,7 +79,7 @@ impl Lab {
             let heartbeats = nodes.heartbeats();
             controllers.push(tokio::spawn(node_lifecycle::run(client, clock, heartbeats, cancel.child_token())));
         }
-        Self { server, nodes, fleet, clock, recorder, faults, cancel, controllers }
+        Self { server, nodes, fleet, clock, recorder, faults, cancel, controllers, programs }
     }
 
     /// Waits until every node has registered.
@@ -124,6 +132,11 @@ impl Lab {
         self.nodes.devices_of(namespace, pod)
     }
 
+    /// What a container was told at its last start; nothing if it has not started or its pod is gone.
+    pub fn environment_of(&self, namespace: &str, pod: &str, container: &str) -> Option<Environment> {
+        self.nodes.environment_of(namespace, pod, container)
+    }
+
     /// The HTTP interface of a node's kubelet, if it is one of ours.
     pub fn kubelet_router(&self, node: &str) -> Option<Router> {
         self.nodes.router(node)
@@ -137,7 +150,11 @@ impl Lab {
     /// Ends all kubelets without a goodbye and starts new ones that know only what the API knows.
     pub async fn restart_kubelets(&mut self) {
         self.nodes.stop().await;
-        self.nodes = start_nodes(&self.server, &self.faults, &self.fleet, self.clock, &self.recorder, &self.cancel);
+        let cancel = self.cancel.child_token();
+        let mut options =
+            NodesOptions::new(self.faulty_client(), self.fleet.clone(), self.clock, self.recorder.clone(), cancel);
+        options.programs.clone_from(&self.programs);
+        self.nodes = start_nodes(&self.server, options);
     }
 
     /// Stops everything and waits until it has stopped.
@@ -151,21 +168,8 @@ impl Lab {
     }
 }
 
-fn start_nodes(
-    server: &ApiServer,
-    faults: &FaultLayer,
-    fleet: &Fleet,
-    clock: Clock,
-    recorder: &Recorder,
-    cancel: &CancellationToken,
-) -> Nodes {
-    let nodes = Nodes::start(NodesOptions {
-        client: client_with_faults(server.router(), faults),
-        clock,
-        fleet: fleet.clone(),
-        recorder: recorder.clone(),
-        cancel: cancel.child_token(),
-    });
+fn start_nodes(server: &ApiServer, options: NodesOptions) -> Nodes {
+    let nodes = Nodes::start(options);
     server.set_node_proxy(nodes.proxy());
     nodes
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::{
     fleet::NodeSpec,
+    programs::GivenDevice,
     resources::{self, Amounts},
 };
 
@@ -38,7 +39,14 @@ struct Advertised {
     id: String,
     physical: usize,
     visible_as: String,
+    uuid: String,
     healthy: bool,
+}
+
+impl Advertised {
+    fn given(&self) -> GivenDevice {
+        GivenDevice { id: self.id.clone(), uuid: self.uuid.clone(), visible_as: self.visible_as.clone() }
+    }
 }
 
 /// Why devices could not be handed out; the words are the kubelet's.
@@ -47,6 +55,12 @@ pub enum AllocationError {
     /// Every device of the resource is unhealthy.
     #[error("no healthy devices present; cannot allocate unhealthy devices {resource}")]
     NoneHealthy {
+        /// Resource name.
+        resource: String,
+    },
+    /// What the pod held before the machine went down is no more.
+    #[error("previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}")]
+    Lost {
         /// Resource name.
         resource: String,
     },
@@ -72,8 +86,13 @@ impl DeviceManager {
             .iter()
             .map(|(resource, devices)| {
                 let advertise = |(physical, device): (usize, &crate::preset::Device)| {
-                    let one =
-                        |id: String| Advertised { id, physical, visible_as: device.visible_as.clone(), healthy: true };
+                    let one = |id: String| Advertised {
+                        id,
+                        physical,
+                        visible_as: device.visible_as.clone(),
+                        uuid: device.uuid.clone(),
+                        healthy: true,
+                    };
                     if replicas > 1 {
                         (0..replicas).map(|replica| one(format!("{}::{replica}", device.id))).collect()
                     } else {
@@ -161,6 +180,34 @@ impl DeviceManager {
             }
         }
         names.join(",")
+    }
+
+    /// The first resource of which some of these devices do not exist any more or are not healthy.
+    pub fn lacks<'a>(&self, devices: &'a PodDevices) -> Option<&'a str> {
+        let lost = |(resource, ids): &(&'a String, &'a Vec<String>)| {
+            let offered = self.plugins.get(*resource).map(|plugin| plugin.devices.as_slice()).unwrap_or_default();
+            !ids.iter().all(|id| offered.iter().any(|device| device.healthy && device.id == *id))
+        };
+        devices.values().flatten().find(lost).map(|(resource, _)| resource.as_str())
+    }
+
+    /// What a container was given, with all names of each device.
+    pub fn given(&self, devices: &ContainerDevices) -> BTreeMap<String, Vec<GivenDevice>> {
+        let found = |(resource, ids): (&String, &Vec<String>)| {
+            let plugin = self.plugins.get(resource)?;
+            let given = plugin.devices.iter().filter(|device| ids.contains(&device.id)).map(Advertised::given);
+            Some((resource.clone(), given.collect()))
+        };
+        devices.iter().filter_map(found).collect()
+    }
+
+    /// Every physical device of the node once, by resource.
+    pub fn physical(&self) -> BTreeMap<String, Vec<GivenDevice>> {
+        let first_of_each = |plugin: &Plugin| {
+            let mut seen = BTreeSet::new();
+            plugin.devices.iter().filter(|device| seen.insert(device.physical)).map(Advertised::given).collect()
+        };
+        self.plugins.iter().map(|(resource, plugin)| (resource.clone(), first_of_each(plugin))).collect()
     }
 
     fn hold(&mut self, uid: &str, devices: PodDevices) {

@@ -2,6 +2,9 @@
 //!
 //! [`FaultLayer`] sits between a `kube::Client` and its transport, so it works on the embedded router and on TCP alike. Which
 //! call is hit depends only on the seed and on the order of calls, which a paused single-threaded runtime repeats exactly.
+//!
+//! A test of crashes gives every process its own layer, lets it run once to learn its writes ([`FaultLayer::writes`]), and then
+//! once per write with [`ApiEffect::KillBefore`] and once with [`ApiEffect::KillAfter`].
 
 mod call;
 
@@ -14,10 +17,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Layer, Service};
 
 pub use self::call::Call;
@@ -26,7 +30,8 @@ use crate::{fleet::Span, seed::Seed};
 /// A rule: which calls are hit and what happens to them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiFault {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; any if absent.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `write` for each of the last five;
+    /// any if absent.
     pub verb: Option<String>,
     /// Plural resource with subresource, such as `pods` or `pods/binding`; `pods/*` is any subresource; any if absent.
     pub resource: Option<String>,
@@ -58,6 +63,11 @@ pub enum ApiEffect {
     Delay(Span),
     /// The server does it, then the connection breaks.
     LostAnswer,
+    /// The caller's process dies before the request is sent: [`FaultLayer::killed`] fires, nothing of this process is sent or
+    /// answered any more.
+    KillBefore,
+    /// The server does it and the caller's process dies before the answer arrives.
+    KillAfter,
 }
 
 /// Something that happens to a node.
@@ -84,6 +94,14 @@ pub enum NodeAction {
     Ready,
     /// The kubelet stops and its Node object is deleted.
     Vanish,
+    /// The machine goes down at once and comes up again: everything on it has ended. Containers start again by the pod's
+    /// restart policy; a pod whose devices have other names by then is refused with `UnexpectedAdmissionError`.
+    Reboot {
+        /// How long it is away.
+        down: Duration,
+        /// Whether its devices come back with other UUIDs.
+        new_uuids: bool,
+    },
     /// A physical device fails: allocatable shrinks, no new pod gets it.
     DeviceUnhealthy {
         /// Resource name.
@@ -116,6 +134,18 @@ struct Rules {
     list: Vec<(ApiFault, u64)>,
     rng: StdRng,
     struck: u64,
+    writes: u64,
+    written: Vec<Call>,
+    keep_written: bool,
+    killed: CancellationToken,
+}
+
+/// What a call meets.
+enum Decision {
+    Pass,
+    Meets(ApiEffect, Duration),
+    /// The caller is dead.
+    Nothing,
 }
 
 impl FaultLayer {
@@ -123,7 +153,38 @@ impl FaultLayer {
     pub fn new(seed: Seed, faults: Vec<ApiFault>) -> Self {
         let list = faults.into_iter().map(|fault| (fault, 0)).collect();
         let rng = StdRng::seed_from_u64(seed.hash(&["api faults"]));
-        Self { shared: Arc::new(Mutex::new(Rules { list, rng, struck: 0 })) }
+        let rules = Rules {
+            list,
+            rng,
+            struck: 0,
+            writes: 0,
+            written: Vec::new(),
+            keep_written: false,
+            killed: CancellationToken::new(),
+        };
+        Self { shared: Arc::new(Mutex::new(rules)) }
+    }
+
+    /// From now on keeps a description of every write, for [`FaultLayer::writes`].
+    pub fn keep_writes(&self) {
+        self.shared.lock().keep_written = true;
+    }
+
+    /// The writes since [`FaultLayer::keep_writes`], in the order they were sent. The n-th of a layer that kept them from the
+    /// start is hit by a rule with verb `write`, any resource and `Trigger::Nth(n)`.
+    pub fn writes(&self) -> Vec<Call> {
+        self.shared.lock().written.clone()
+    }
+
+    /// How many writes this layer has seen, hit or not.
+    pub fn write_count(&self) -> u64 {
+        self.shared.lock().writes
+    }
+
+    /// Fires when a rule kills the process behind this layer. Whoever started the process must drop its tasks then; its calls
+    /// stay unanswered.
+    pub fn killed(&self) -> CancellationToken {
+        self.shared.lock().killed.clone()
     }
 
     /// Replaces the rules; counters of `Nth` start again.
@@ -137,13 +198,23 @@ impl FaultLayer {
     }
 
     /// What happens to a call: the first rule that strikes wins, all matching counters advance.
-    fn decide(&self, call: impl FnOnce() -> Call) -> Option<(ApiEffect, Duration)> {
+    fn decide(&self, method: &Method, uri: &Uri) -> Decision {
         let mut shared = self.shared.lock();
-        if shared.list.is_empty() {
-            return None;
+        if shared.killed.is_cancelled() {
+            return Decision::Nothing;
         }
-        let call = call();
-        let Rules { list, rng, struck } = &mut *shared;
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        if shared.list.is_empty() && is_read {
+            return Decision::Pass;
+        }
+        let call = Call::of(method, uri);
+        if call.is_write() {
+            shared.writes += 1;
+            if shared.keep_written {
+                shared.written.push(call.clone());
+            }
+        }
+        let Rules { list, rng, struck, .. } = &mut *shared;
         let mut effect = None;
         for (fault, count) in list.iter_mut().filter(|(fault, _)| call.matches(fault)) {
             *count += 1;
@@ -156,13 +227,19 @@ impl FaultLayer {
                 effect = Some(fault.effect);
             }
         }
-        let effect = effect?;
+        let Some(effect) = effect else { return Decision::Pass };
         *struck += 1;
         let delay = match effect {
             ApiEffect::Delay(span) => span.draw(Seed(rng.random()), &[]),
             _ => Duration::ZERO,
         };
-        Some((effect, delay))
+        Decision::Meets(effect, delay)
+    }
+
+    /// The process behind this layer is no more; never returns to its caller.
+    async fn die<T>(&self) -> T {
+        self.shared.lock().killed.cancel();
+        std::future::pending().await
     }
 }
 
@@ -201,24 +278,34 @@ where
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        let decision = self.layer.decide(|| Call::of(request.method(), request.uri()));
+        let decision = self.layer.decide(request.method(), request.uri());
+        let layer = self.layer.clone();
         // The clone that was made ready must be the one that is called.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(async move {
             let boxed = |response: Response<ResponseBody>| response.map(|body| body.map_err(Into::into).boxed_unsync());
             match decision {
-                None => inner.call(request).await.map(boxed).map_err(Into::into),
-                Some((ApiEffect::Error(status), _)) => Ok(error_response(status)),
-                Some((ApiEffect::Reset, _)) => Err(ConnectionReset.into()),
-                Some((ApiEffect::Delay(_), delay)) => {
-                    tokio::time::sleep(delay).await;
-                    inner.call(request).await.map(boxed).map_err(Into::into)
-                }
-                Some((ApiEffect::LostAnswer, _)) => {
-                    inner.call(request).await.map_err(Into::into)?;
-                    Err(ConnectionReset.into())
-                }
+                Decision::Pass => inner.call(request).await.map(boxed).map_err(Into::into),
+                Decision::Nothing => std::future::pending().await,
+                Decision::Meets(effect, delay) => match effect {
+                    ApiEffect::Error(status) => Ok(error_response(status)),
+                    ApiEffect::Reset => Err(ConnectionReset.into()),
+                    ApiEffect::Delay(_) => {
+                        tokio::time::sleep(delay).await;
+                        inner.call(request).await.map(boxed).map_err(Into::into)
+                    }
+                    ApiEffect::LostAnswer => {
+                        inner.call(request).await.map_err(Into::into)?;
+                        Err(ConnectionReset.into())
+                    }
+                    ApiEffect::KillBefore => layer.die().await,
+                    ApiEffect::KillAfter => {
+                        // What the server answered, an error included, nobody will ever know.
+                        let _ = inner.call(request).await;
+                        layer.die().await
+                    }
+                },
             }
         })
     }

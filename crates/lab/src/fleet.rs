@@ -124,6 +124,8 @@ struct Group {
     name: Option<String>,
     replicas: u32,
     labels: BTreeMap<String, String>,
+    /// Labels of the shape that the nodes do not have.
+    without: Vec<String>,
     taints: Vec<Taint>,
     resources: BTreeMap<String, String>,
     delays: Delays,
@@ -139,6 +141,7 @@ impl Group {
             name: None,
             replicas: 1,
             labels: BTreeMap::new(),
+            without: Vec::new(),
             taints: Vec::new(),
             resources: BTreeMap::new(),
             delays: Delays::default(),
@@ -218,10 +221,11 @@ fn parse_entry(place: &str, entry: &str) -> Result<Group, FleetError> {
                 })?;
             }
             Some(("name", value)) => group.name = Some(value.to_owned()),
+            Some(("without", value)) => group.without.push(value.to_owned()),
             _ => {
                 return Err(refuse(
                     format!("`{option}` is not an option"),
-                    "options are `:replicas=N` and `:name=PREFIX`; a file can say more",
+                    "options are `:replicas=N`, `:name=PREFIX` and `:without=LABEL`; a file can say more",
                 ));
             }
         }
@@ -253,7 +257,18 @@ fn expand(place: &str, seed: Seed, groups: Vec<(String, Group)>) -> Result<Fleet
                     format!("known presets are {}", known_presets()),
                 )
             })?;
-            for shape in shapes {
+            for mut shape in shapes {
+                for label in &group.without {
+                    // GPU Feature Discovery's labels all begin alike.
+                    let gone =
+                        shape.labels.remove(label).or_else(|| shape.labels.remove(&format!("nvidia.com/{label}")));
+                    gone.ok_or_else(|| {
+                        refuse(
+                            format!("preset `{}` has no label `{label}` to be without", group.preset),
+                            "write `thor:without=gpu.count`, or a whole label".to_owned(),
+                        )
+                    })?;
+                }
                 let name = format!("{base}-{number}");
                 *number += 1;
                 if !is_node_name(&name) {

@@ -9,9 +9,11 @@
 //! Writes state what is, not what happened: a failed one is tried again with what is true by then. Nothing here iterates a
 //! hash map or races two branches, so a run in a paused single-threaded runtime repeats exactly.
 
+mod containers;
 mod events;
 mod nodes;
 mod pods;
+mod reboot;
 mod state;
 mod writes;
 
@@ -47,14 +49,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    containers::ProgramExit,
     state::{NodeState, PodEntry, PodKey},
     writes::Writes,
 };
 use crate::{
     device::PodDevices,
+    environment::Environment,
     faults::{NodeAction, NodeFault},
     fleet::Fleet,
     logs::Logs,
+    programs::Programs,
     record::Recorder,
     seed::Seed,
 };
@@ -72,6 +77,15 @@ pub struct NodesOptions {
     pub recorder: Recorder,
     /// Ends them.
     pub cancel: CancellationToken,
+    /// Runs containers by real programs; without it all are simulated.
+    pub programs: Option<Arc<dyn Programs>>,
+}
+
+impl NodesOptions {
+    /// Nodes whose containers are all simulated.
+    pub fn new(client: Client, fleet: Fleet, clock: Clock, recorder: Recorder, cancel: CancellationToken) -> Self {
+        Self { client, clock, fleet, recorder, cancel, programs: None }
+    }
 }
 
 /// Running kubelets.
@@ -80,6 +94,7 @@ pub struct Nodes {
     names: Arc<BTreeSet<String>>,
     logs: Logs,
     board: DeviceBoard,
+    environments: EnvironmentBoard,
     heartbeats: Heartbeats,
     registered: watch::Receiver<usize>,
     cancel: CancellationToken,
@@ -88,6 +103,9 @@ pub struct Nodes {
 
 /// Who holds which devices, for tests to ask.
 type DeviceBoard = Arc<Mutex<BTreeMap<PodKey, PodDevices>>>;
+
+/// What each container was told at its last start, for tests to ask.
+type EnvironmentBoard = Arc<Mutex<BTreeMap<PodKey, BTreeMap<String, Environment>>>>;
 
 /// When each node last renewed its lease with success.
 pub(crate) type Heartbeats = Arc<Mutex<BTreeMap<String, Timestamp>>>;
@@ -99,12 +117,21 @@ impl Nodes {
         let (registered_count, registered) = watch::channel(0);
         let logs = Logs::new(options.clock);
         let board = DeviceBoard::default();
+        let environments = EnvironmentBoard::default();
         let heartbeats = Heartbeats::default();
         let names = Arc::new(options.fleet.nodes.iter().map(|node| node.name.clone()).collect());
         let cancel = options.cancel.clone();
-        let kubelets = Kubelets::new(options, logs.clone(), board.clone(), heartbeats.clone(), registered_count);
-        let task = tokio::spawn(kubelets.run(inbox));
-        Self { commands, names, logs, board, heartbeats, registered, cancel, task }
+        let (exits, ended) = mpsc::unbounded_channel();
+        let shared = Shared {
+            logs: logs.clone(),
+            board: board.clone(),
+            environments: environments.clone(),
+            heartbeats: heartbeats.clone(),
+            registered: registered_count,
+            exits,
+        };
+        let task = tokio::spawn(Kubelets::new(options, shared).run(inbox, ended));
+        Self { commands, names, logs, board, environments, heartbeats, registered, cancel, task }
     }
 
     /// Waits until every node has registered.
@@ -122,6 +149,11 @@ impl Nodes {
     /// The devices a running pod holds, by container and resource; empty if none.
     pub fn devices_of(&self, namespace: &str, pod: &str) -> PodDevices {
         self.board.lock().get(&(namespace.to_owned(), pod.to_owned())).cloned().unwrap_or_default()
+    }
+
+    /// What a container was told at its last start; nothing if it has not started or its pod is gone.
+    pub fn environment_of(&self, namespace: &str, pod: &str, container: &str) -> Option<Environment> {
+        self.environments.lock().get(&(namespace.to_owned(), pod.to_owned()))?.get(container).cloned()
     }
 
     /// The kubelet server of a node, if it is one of ours.
@@ -151,7 +183,7 @@ impl Nodes {
 
 /// Runs a fleet against an API server until `cancel` fires: what `kai lab nodes` does.
 pub async fn run_nodes(client: Client, fleet: Fleet, clock: Clock, recorder: Recorder, cancel: CancellationToken) {
-    let mut nodes = Nodes::start(NodesOptions { client, clock, fleet, recorder, cancel: cancel.clone() });
+    let mut nodes = Nodes::start(NodesOptions::new(client, fleet, clock, recorder, cancel.clone()));
     cancel.cancelled().await;
     nodes.stop().await;
 }
@@ -192,8 +224,19 @@ enum Timer {
     NodeStatus(usize, u32),
     StatusRetry(usize),
     Fault(usize),
+    Boot(usize, u32),
     Pod(PodKey),
     Retry(PodKey),
+}
+
+/// What the loop shares with its owner.
+struct Shared {
+    logs: Logs,
+    board: DeviceBoard,
+    environments: EnvironmentBoard,
+    heartbeats: Heartbeats,
+    registered: watch::Sender<usize>,
+    exits: mpsc::UnboundedSender<ProgramExit>,
 }
 
 /// The state of the loop.
@@ -205,8 +248,12 @@ struct Kubelets {
     cancel: CancellationToken,
     logs: Logs,
     board: DeviceBoard,
+    environments: EnvironmentBoard,
     heartbeats: Heartbeats,
     registered: watch::Sender<usize>,
+    programs: Option<Arc<dyn Programs>>,
+    /// Where programs tell that they have ended.
+    exits: mpsc::UnboundedSender<ProgramExit>,
     nodes: Vec<NodeState>,
     by_name: BTreeMap<String, usize>,
     pods: BTreeMap<PodKey, PodEntry>,
@@ -221,14 +268,9 @@ struct Kubelets {
 }
 
 impl Kubelets {
-    fn new(
-        options: NodesOptions,
-        logs: Logs,
-        board: DeviceBoard,
-        heartbeats: Heartbeats,
-        registered: watch::Sender<usize>,
-    ) -> Self {
-        let NodesOptions { client, clock, fleet, recorder, cancel } = options;
+    fn new(options: NodesOptions, shared: Shared) -> Self {
+        let NodesOptions { client, clock, fleet, recorder, cancel, programs } = options;
+        let Shared { logs, board, environments, heartbeats, registered, exits } = shared;
         let nodes: Vec<NodeState> = fleet.nodes.into_iter().map(|spec| NodeState::new(spec, clock.now())).collect();
         let by_name = nodes.iter().enumerate().map(|(index, node)| (node.spec.name.clone(), index)).collect();
         Self {
@@ -240,8 +282,11 @@ impl Kubelets {
             cancel,
             logs,
             board,
+            environments,
             heartbeats,
             registered,
+            programs,
+            exits,
             nodes,
             by_name,
             pods: BTreeMap::new(),
@@ -253,7 +298,11 @@ impl Kubelets {
         }
     }
 
-    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<(String, NodeAction)>) {
+    async fn run(
+        mut self,
+        mut commands: mpsc::UnboundedReceiver<(String, NodeAction)>,
+        mut ended: mpsc::UnboundedReceiver<ProgramExit>,
+    ) {
         let bound = watcher::Config::default().fields("spec.nodeName!=");
         let pods = Api::<DeserializeGuard<Pod>>::all(self.client.clone());
         let mut pods = pin!(watcher(pods, bound).backoff(WatchBackoff::new()));
@@ -269,6 +318,7 @@ impl Kubelets {
                 () = cancel.cancelled() => return,
                 Some(done) = self.writes.next() => self.on_written(done),
                 Some((node, action)) = commands.recv() => self.on_command(&node, &action),
+                Some(exit) = ended.recv() => self.on_program_exit(&exit),
                 Some(event) = pods.next() => self.on_pod_event(event),
                 Some(event) = nodes.next() => self.on_node_event(event),
                 () = tokio::time::sleep_until(due) => {}
@@ -322,6 +372,7 @@ impl Kubelets {
                         self.on_command(&fault.node, &fault.action);
                     }
                 }
+                Timer::Boot(node, epoch) => self.boot(node, epoch),
                 Timer::Pod(key) => self.on_pod_timer(&key),
                 Timer::Retry(key) => self.flush(&key),
             }

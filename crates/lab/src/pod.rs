@@ -11,6 +11,7 @@
 
 mod machine;
 mod plan;
+mod reboot;
 mod resume;
 mod status;
 

@@ -49,6 +49,8 @@ pub struct Device {
     pub id: String,
     /// What a container sees in `NVIDIA_VISIBLE_DEVICES`.
     pub visible_as: String,
+    /// What NVML calls it.
+    pub uuid: String,
 }
 
 /// A machine without a name: everything of a node that its kind decides.
@@ -101,8 +103,8 @@ pub struct Replicas(pub u32);
 pub fn shapes(preset: &str, replicas: Replicas, seed: Seed, node: &str) -> Option<Vec<Shape>> {
     let one = |shape| Some(vec![shape]);
     match preset {
-        "thor" => one(jetson::thor(replicas)),
-        "orin" => one(jetson::orin(replicas)),
+        "thor" => one(jetson::thor(replicas, seed, node)),
+        "orin" => one(jetson::orin(replicas, seed, node)),
         "dgx-h100" => one(datacenter::dgx_h100(replicas, seed, node)),
         "a100-mig" => one(datacenter::a100_mig(replicas, seed, node)),
         "t4x4" => one(datacenter::t4x4(replicas, seed, node)),
@@ -120,7 +122,7 @@ fn gpus(seed: Seed, node: &str, count: usize) -> Vec<Device> {
     (0..count)
         .map(|index| {
             let id = format!("GPU-{}", seed.uuid(&["gpu", node, &index.to_string()]));
-            Device { visible_as: id.clone(), id }
+            Device { visible_as: id.clone(), uuid: id.clone(), id }
         })
         .collect()
 }

@@ -4,7 +4,7 @@
 //!   deltas, policy, now, plan ──▶ Recorder ──▶ file ──▶ Reader ──▶ replay ──▶ Report
 //! ```
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
 //! ```text
 //!   file    = magic "kaitrace" · version: u16 · record…

@@ -8,7 +8,7 @@ use crate::Error;
 pub const MAGIC: [u8; 8] = *b"kaitrace";
 
 /// The version of the format.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// No record's body is longer: more than a thousand times the largest object that Kubernetes stores would need.
 pub const LARGEST_RECORD: u32 = 1 << 30;

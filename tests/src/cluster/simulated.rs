@@ -88,7 +88,7 @@ impl SimulatedNodes {
         let fleet = Fleet::parse(FLEET)?;
         let node_count = fleet.nodes.len();
         let (clock, cancel) = (Clock::real(), CancellationToken::new());
-        let nodes = Nodes::start(NodesOptions { client, clock, fleet, recorder: Recorder::new(EVENT_LOG), cancel });
+        let nodes = Nodes::start(NodesOptions::new(client, fleet, clock, Recorder::new(EVENT_LOG), cancel));
         nodes.registered().await;
         Ok(Self { nodes, node_count })
     }

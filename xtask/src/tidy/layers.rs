@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("adapters", "kai-kit", &["kai-clock"]),
     ("adapters", "kai-gpu", &[]),
     ("adapters", "kai-fake-nvml", &[]),
-    ("components", "kai-reservation", &["kai-api", "kai-gpu"]),
+    ("components", "kai-reservation", &["kai-api", "kai-kit", "kai-gpu"]),
     ("components", "kai-podgrouper", COMPONENT),
     ("components", "kai-scheduler", SCHEDULER),
     ("components", "kai-binder", COMPONENT),

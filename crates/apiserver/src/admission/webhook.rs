@@ -108,6 +108,10 @@ impl Webhooks {
         self.caller.register_service(namespace, name, router);
     }
 
+    pub(super) fn forget_service(&self, namespace: &str, name: &str) {
+        self.caller.forget_service(namespace, name);
+    }
+
     /// Asks mutating webhooks and applies their patches.
     pub(super) async fn mutate(
         &self,

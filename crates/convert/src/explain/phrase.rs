@@ -5,15 +5,20 @@ use kai_api::names::{reasons, resources};
 use kai_core::{
     amounts::{GPU, Resource, fixed, share},
     delta::Unavailable,
-    plan::{Cause, DomainRefusal, NodeRefusal, NodeRefusals, Overdraft, SubGroupShortage, VictimRefusal},
+    ids::PodId,
+    plan::{
+        Cause, DeviceShortage, DomainRefusal, NodeRefusal, NodeRefusals, Overdraft, SubGroupShortage, VictimRefusal,
+    },
     time::Time,
 };
 
 use super::Names;
-use crate::policy::action_name;
+use crate::{bind_request::Veto, policy::action_name};
 
 /// What KAI says to a pod for which no node did.
 const NO_NODE: &str = "no nodes with enough resources were found";
+/// How many holders of a device are named.
+const MOST_HOLDERS: usize = 8;
 
 /// A cause as one sentence.
 pub(super) fn cause(cause: &Cause, group: &str, names: &dyn Names) -> String {
@@ -42,19 +47,19 @@ pub(super) fn errors(cause: &Cause, group: &str, names: &dyn Names) -> Vec<Strin
         Cause::Topology { subgroup, topology, level, domains } => {
             unsatisfied(subgroup, topology, level, domains, group, names)
         }
-        Cause::Gang { subgroup, placed, needed, nodes, .. } => {
+        Cause::Gang { subgroup, placed, needed, pod, nodes } => {
             let part = if named(subgroup) { format!(" in subgroup {subgroup}") } else { String::new() };
             vec![format!(
                 "Resources were found for {placed} pods while {needed} are required for gang scheduling{part}. \
                  Additional pods cannot be scheduled due to: {}",
-                pod_errors(nodes, names)
+                pod_errors(*pod, nodes, names)
             )]
         }
         Cause::Pod { pod, nodes } => {
             vec![format!(
                 "Resources were not found for pod {} due to: {}",
                 names.pod_key(*pod),
-                pod_errors(nodes, names)
+                pod_errors(*pod, nodes, names)
             )]
         }
         Cause::Victims { .. } | Cause::SameAs(_) => Vec::new(),
@@ -80,14 +85,55 @@ pub(super) fn moment(time: Time) -> String {
 }
 
 /// What the nodes said to a pod.
-fn pod_errors(nodes: &NodeRefusals, names: &dyn Names) -> String {
+fn pod_errors(pod: PodId, nodes: &NodeRefusals, names: &dyn Names) -> String {
     if let Some(everywhere) = &nodes.everywhere {
         return everywhere.clone();
     }
-    let mut lines: Vec<String> =
-        nodes.counts.iter().map(|(refusal, count)| format!("{count} {}", node_refusal(refusal, names))).collect();
+    let one = |(refusal, count): &(NodeRefusal, u32)| {
+        let what = match refusal {
+            NodeRefusal::Vetoed(node) => vetoed(node, names.veto(pod, node)),
+            refusal => node_refusal(refusal, names),
+        };
+        let nearest = nodes.nearest.as_ref().filter(|_| *refusal == NodeRefusal::GpuMemoryShort);
+        let nearest = nearest.map_or_else(String::new, |nearest| format!(": {}", shortage(nearest, names)));
+        format!("{count} {what}{nearest}")
+    };
+    let mut lines: Vec<String> = nodes.counts.iter().map(one).collect();
     lines.sort();
     if lines.is_empty() { NO_NODE.to_owned() } else { format!("{NO_NODE}: {}.", lines.join(". \n")) }
+}
+
+/// A node that refused the pod before.
+fn vetoed(node: &str, veto: Option<&Veto>) -> String {
+    veto.map_or_else(
+        || format!("node(s) refused the pod before: {node}"),
+        |veto| {
+            let reason = veto.reason.trim_end_matches('.');
+            format!("node(s) refused the pod: {node}: {reason}, tried again at {}", moment(Time(veto.until)))
+        },
+    )
+}
+
+/// The device that came nearest, in numbers.
+fn shortage(nearest: &DeviceShortage, names: &dyn Names) -> String {
+    let unit = if nearest.memory.is_some() { " MiB" } else { "" };
+    let shown = |units: u64| format!("{}{unit}", decimal(i128::from(units) / 1000, 3));
+    let mut holders: Vec<&str> = nearest.holders.iter().map(|pod| names.pod_key(*pod)).collect();
+    holders.sort_unstable();
+    let more = holders.len().saturating_sub(MOST_HOLDERS);
+    holders.truncate(MOST_HOLDERS);
+    let by = match (holders.as_slice(), more) {
+        ([], _) => String::new(),
+        (listed, 0) => format!(" by {}", listed.join(", ")),
+        (listed, more) => format!(" by {} and {more} more", listed.join(", ")),
+    };
+    format!(
+        "the GPU with most room, on node {}, has {}, of which {} are held{by}, and {} were asked for",
+        names.node_name(nearest.node),
+        shown(nearest.capacity),
+        shown(nearest.held),
+        shown(nearest.asked),
+    )
 }
 
 /// Why a node does not do.
@@ -117,6 +163,7 @@ pub fn node_refusal(refusal: &NodeRefusal, names: &dyn Names) -> String {
         NodeRefusal::Mig(what) => format!("node(s) don't suit the pod's MIG request: {what}"),
         NodeRefusal::Claims(what) => format!("node(s) cannot allocate the pod's resource claims: {what}"),
         NodeRefusal::Numa => "node(s) cannot align the pod to their NUMA zones".to_owned(),
+        NodeRefusal::Vetoed(node) => vetoed(node, None),
         NodeRefusal::OverLimit(overdraft) => capacity(reasons::OVER_LIMIT, &over_limit(overdraft, names)),
         NodeRefusal::NonPreemptibleOverQuota(overdraft) => {
             capacity(reasons::NON_PREEMPTIBLE_OVER_QUOTA, &over_quota(overdraft, names))

@@ -10,8 +10,10 @@ use kai_core::{
 
 use crate::amount::{millionths, wrong};
 
-/// The GPUs of a pod that asks for `whole` ones in its containers.
-pub(crate) fn gpus(notes: &BTreeMap<String, String>, whole: i64) -> Result<Gpus, String> {
+/// The GPUs of a pod with these annotations that asks for `whole` ones in its containers, or what is wrong with them.
+///
+/// Whoever judges pods before the scheduler sees them must read them as it does: through this.
+pub fn gpus(notes: &BTreeMap<String, String>, whole: i64) -> Result<Gpus, String> {
     let fraction = written(notes, annotations::GPU_FRACTION);
     let memory = written(notes, annotations::GPU_MEMORY);
     if fraction.is_none() && memory.is_none() {

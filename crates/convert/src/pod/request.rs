@@ -19,6 +19,74 @@ use crate::{
 /// Amounts by resource: millicores of cpu, whole units of the rest.
 type Amounts = BTreeMap<String, i64>;
 
+/// What a pod asks for, resource by resource: the one reading of pods that all components share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// Millicores of `cpu`, whole units of everything else; GPUs and MIG profiles too. Without zeros.
+    pub amounts: BTreeMap<String, i64>,
+    /// Parts of GPUs.
+    pub part: Option<GpuPart>,
+}
+
+/// A part of each of some GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GpuPart {
+    /// By share.
+    Portion {
+        /// How many devices.
+        devices: u32,
+        /// Which part of each, in millionths.
+        millionths: u32,
+    },
+    /// By memory.
+    Memory {
+        /// How many devices.
+        devices: u32,
+        /// MiB of each.
+        mib: u64,
+    },
+}
+
+/// Reads what a pod asks for: containers and sidecars or the peak of init containers, pod-level resources, overhead, parts of GPUs.
+/// What cannot be read counts as nothing; whoever admits and schedules complains of it.
+#[must_use]
+pub fn asked(pod: &k8s::Pod) -> Asked {
+    let Some(spec) = &pod.spec else { return Asked::default() };
+    let amounts = Containers::read(spec).and_then(|containers| containers.total(spec));
+    let mut amounts = amounts.unwrap_or_default();
+    let whole = |name: &str| amounts.get(name).copied().unwrap_or(0);
+    let gpus = whole(resources::NVIDIA_GPU).saturating_add(whole(resources::AMD_GPU));
+    let part = match gpu::gpus(&pod.metadata.annotations.clone().unwrap_or_default(), gpus) {
+        Ok(Gpus::Portion { devices, millionths }) => Some(GpuPart::Portion { devices, millionths }),
+        Ok(Gpus::Memory { devices, mib }) => Some(GpuPart::Memory { devices, mib }),
+        // A whole number written as a fraction.
+        Ok(Gpus::Whole(count)) if gpus == 0 => {
+            amounts.insert(resources::NVIDIA_GPU.to_owned(), i64::from(count));
+            None
+        }
+        Ok(Gpus::None | Gpus::Whole(_)) | Err(_) => None,
+    };
+    amounts.retain(|_, amount| *amount > 0);
+    Asked { amounts, part }
+}
+
+/// Billionths of GPUs that an amount of one resource, also in billionths, costs a queue: devices of any plugin, MIG profiles by their
+/// slices, devices of DRA classes; 0 for everything else.
+#[must_use]
+pub fn gpus_of(resource: &str, nano: i128) -> i128 {
+    const NANO: i128 = 1_000_000_000;
+    let of_a_plugin = resource.ends_with("/gpu");
+    let of_a_class = !resource.contains('/') && resource.to_ascii_lowercase().contains("gpu");
+    if of_a_plugin || of_a_class {
+        return nano;
+    }
+    if !resource.starts_with(resources::MIG_PREFIX) {
+        return 0;
+    }
+    let count = i64::try_from(nano / NANO).unwrap_or(i64::MAX);
+    i128::from(mig_share(resource, count)).saturating_mul(NANO / i128::from(GPU))
+}
+
 /// Reads a pod's request. With a complaint comes whatever could be read.
 pub(crate) fn request(pod: &k8s::Pod) -> (Request, Option<String>) {
     let annotations = pod.metadata.annotations.clone().unwrap_or_default();
@@ -216,6 +284,24 @@ mod tests {
             json!({"containers": [container(json!({"nvidia.com/mig-3g.20gb": "2", "nvidia.com/mig-1g.5gb.me": "1"}))]});
         let (request, _) = read(spec, json!({"nvidia.com/mig-1g.5gb": "1"}));
         assert_eq!((request.mig_share, request.extended.len(), request.legacy_mig), (6_000_000, 2, true));
+    }
+
+    #[test]
+    fn what_is_asked_for_keeps_its_names_and_its_parts() {
+        let ask = |spec: Value, annotations: Value| {
+            let object = json!({"metadata": {"name": "p", "annotations": annotations}, "spec": spec});
+            asked(&serde_json::from_value(object).expect("a pod"))
+        };
+        let whole =
+            json!({"containers": [container(json!({"cpu": "1", "amd.com/gpu": "2", "nvidia.com/mig-1g.5gb": "1"}))]});
+        let found = ask(whole, json!({}));
+        let named: Vec<(&str, i64)> = found.amounts.iter().map(|(name, amount)| (name.as_str(), *amount)).collect();
+        assert_eq!(named, [("amd.com/gpu", 2), ("cpu", 1000), ("nvidia.com/mig-1g.5gb", 1)]);
+        let bare = json!({"containers": [container(json!({}))]});
+        let portion = ask(bare.clone(), json!({"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}));
+        assert_eq!(portion.part, Some(GpuPart::Portion { devices: 2, millionths: 250_000 }));
+        assert_eq!(ask(bare.clone(), json!({"gpu-fraction": "2"})).amounts.get("nvidia.com/gpu"), Some(&2));
+        assert_eq!(ask(bare, json!({"gpu-fraction": "abc"})), Asked::default());
     }
 
     #[test]

@@ -26,6 +26,12 @@ pub enum ScenarioError {
         #[source]
         source: io::Error,
     },
+    /// A directory without scenarios: that nothing failed would prove nothing.
+    #[error("no scenario (*.yaml, *.yml, *.json) below `{path}`")]
+    Empty {
+        /// Where none is.
+        path: String,
+    },
     /// It does not say what a scenario says.
     #[error("field `{field}`: {problem}; hint: {hint}")]
     Field {
@@ -348,6 +354,9 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, ScenarioError> {
                 found.push(path);
             }
         }
+    }
+    if found.is_empty() {
+        return Err(ScenarioError::Empty { path: path.display().to_string() });
     }
     found.sort();
     Ok(found)

@@ -32,6 +32,7 @@ impl Cluster {
             Delta::ClaimGone(key) => self.forget_claim(&key),
             Delta::DeviceResource(resource) => self.describe_device_resource(resource),
             Delta::DeviceResourceGone(name) => self.forget_device_resource(&name),
+            Delta::PodLeaves { uid, since } => self.pod_leaves(&uid, since),
         }
     }
 

@@ -236,6 +236,9 @@ pub fn suits(cluster: &Cluster, class: &Class, node: &Node, policy: &Policy) -> 
     {
         return Err(NodeRefusal::Unavailable(why.clone()));
     }
+    if class.constraints.is_vetoed(node) {
+        return Err(NodeRefusal::Vetoed(node.name.to_string()));
+    }
     mig_suits(class, node)?;
     if class.is_shared() && node.has_only_dra_gpus() {
         return Err(NodeRefusal::NotShareable);

@@ -11,7 +11,7 @@ use crate::{
         tasks::{Step, Steps},
     },
     ids::{GroupId, NodeId, PodId},
-    plan::{Cause, Holder, NodeRefusal, NodeRefusals},
+    plan::{Cause, DeviceShortage, Holder, NodeRefusal, NodeRefusals},
 };
 
 /// How many holders of a short resource are named.
@@ -59,6 +59,7 @@ impl Cycle<'_> {
         self.ask_around(pod);
         let class = self.cluster.class_of(pod);
         let mut counts: BTreeMap<NodeRefusal, (u32, i64)> = BTreeMap::new();
+        let mut nearest: Option<DeviceShortage> = None;
         let everywhere = class.constraints.everywhere().filter(|_| self.policy.plugins.predicates);
         let everywhere = everywhere
             .map(str::to_owned)
@@ -76,6 +77,9 @@ impl Cycle<'_> {
                     NodeRefusal::Short(resource, missing) => (NodeRefusal::Short(resource, 0), missing),
                     other => (other, 0),
                 };
+                if refusal == NodeRefusal::GpuMemoryShort {
+                    self.note_nearest(pod, node, &mut nearest);
+                }
                 // Neighbours mostly say the same: only the first of a run is looked up.
                 match &mut run {
                     Some((known, count, least)) if *known == refusal => {
@@ -103,7 +107,51 @@ impl Cycle<'_> {
         counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         self.plan.stats.nodes_examined += self.cluster.nodes.len() as u64;
         let holders = if short_of_gpus { self.holders() } else { Vec::new() };
-        NodeRefusals { everywhere, counts, holders }
+        if let Some(nearest) = &mut nearest {
+            nearest.holders = self.holders_of(nearest.node, nearest.device);
+        }
+        NodeRefusals { everywhere, counts, holders, nearest }
+    }
+
+    /// Keeps the device of a node that has most left, if that is more than was found so far.
+    fn note_nearest(&self, pod: PodId, node: NodeId, nearest: &mut Option<DeviceShortage>) {
+        let described = &self.cluster.nodes[node.index()];
+        let Some(asked) = described.units_of(self.cluster.class_of(pod).gpus) else { return };
+        let capacity = described.device_units();
+        for device in &described.shared {
+            let held = device.staying();
+            // Compared as parts of their devices, which differ in size between nodes; then by name.
+            let rank = |held: u64, capacity: u64, node, device| {
+                let part = u128::from(held) * 1_000_000_000 / u128::from(capacity.max(1));
+                (part, self.cluster.node_name(node), self.cluster.word(device))
+            };
+            let better = nearest.as_ref().is_none_or(|known| {
+                rank(held, capacity, node, device.name) < rank(known.held, known.capacity, known.node, known.device)
+            });
+            if held > 0 && better {
+                *nearest = Some(DeviceShortage {
+                    node,
+                    device: device.name,
+                    memory: described.gpu_memory,
+                    capacity,
+                    held,
+                    asked,
+                    holders: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// The pods that hold a part of a device or are promised one, by uid.
+    fn holders_of(&self, node: NodeId, device: crate::ids::Word) -> Vec<PodId> {
+        let holds = |pod: &PodId| {
+            let place = &self.cluster.pods[pod.index()].place;
+            place.devices.contains(&device) && place.status.is_active_allocated()
+        };
+        let mut pods: Vec<PodId> =
+            self.cluster.nodes[node.index()].pods.iter().copied().filter(|pod| holds(pod)).collect();
+        pods.sort_by(|a, b| self.cluster.pod_uid(*a).cmp(self.cluster.pod_uid(*b)));
+        pods
     }
 
     /// What one node says to a pod that it did not take.

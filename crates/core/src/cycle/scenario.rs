@@ -4,7 +4,7 @@
 //! tried: whoever waits at the head of a queue decides where the queue stands. Victims that find their place again were never needed;
 //! victims that find another are moved; the others are evicted.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::{
@@ -69,8 +69,9 @@ impl Cycle<'_> {
 
     /// Serves the beneficiary and the victims in their turns; `false` if the beneficiary finds no place.
     fn serve_again(&mut self, order: &ServingOrder, beneficiary: GroupId, batches: &[&Batch]) -> bool {
-        let mut tried: FxHashSet<GroupId> = FxHashSet::default();
-        tried.insert(beneficiary);
+        // The batches of each group that is served.
+        let mut tried: FxHashMap<GroupId, SmallVec<[&Batch; 1]>> = FxHashMap::default();
+        tried.insert(beneficiary, SmallVec::new());
         let mut again = {
             let view = self.view();
             let mut queues: SmallVec<[QueueId; 4]> = SmallVec::new();
@@ -87,17 +88,21 @@ impl Cycle<'_> {
             ServingOrder::new(&view, order.lists_below(view.cluster, &roots))
         };
         let mut groups: Vec<GroupId> = vec![beneficiary];
-        groups.extend(batches.iter().map(|batch| batch.group).filter(|group| tried.insert(*group)));
+        for batch in batches {
+            let own = tried.entry(batch.group).or_insert_with(|| {
+                groups.push(batch.group);
+                SmallVec::new()
+            });
+            own.push(batch);
+        }
         again.push_all(&self.view(), groups);
         let mut left = tried.len();
         let mut refused: FxHashSet<Signature> = FxHashSet::default();
         while left > 0 {
             let cluster = &*self.cluster;
-            let skip = |group: GroupId| tried.contains(&group) || !is_waiting(cluster, group);
+            let skip = |group: GroupId| tried.contains_key(&group) || !is_waiting(cluster, group);
             let Some(group) = again.pop(&self.view(), &skip) else { break };
-            if !tried.contains(&group) {
-                continue;
-            }
+            let Some(own) = tried.get(&group) else { continue };
             let steps = self.tasks().to_place(group);
             let signature = if steps.is_empty() { None } else { self.signature(group, &steps) };
             // From here on places are only taken: what was refused to an equal victim is refused to this one.
@@ -118,7 +123,7 @@ impl Cycle<'_> {
                     }
                 }
                 again.narrow(&self.view(), &queues);
-            } else if placed && self.has_lost(group, batches) {
+            } else if placed && self.has_lost(group, own) {
                 again.push_all(&self.view(), vec![group]);
             } else {
                 left -= 1;
@@ -140,13 +145,11 @@ impl Cycle<'_> {
         fits
     }
 
-    /// Whether a group still lacks places that it had or was promised.
-    fn has_lost(&self, group: GroupId, batches: &[&Batch]) -> bool {
+    /// Whether a group still lacks places that it had or was promised; `own` are its batches.
+    fn has_lost(&self, group: GroupId, own: &[&Batch]) -> bool {
         let mut pods = self.group(group).podsets.iter().flat_map(|podset| &podset.pods);
         pods.any(|pod| self.cluster.pods[pod.index()].is_evicted())
-            || batches
-                .iter()
-                .any(|batch| batch.group == group && batch.pods.iter().any(|pod| self.cluster.is_waiting(*pod)))
+            || own.iter().flat_map(|batch| &batch.pods).any(|pod| self.cluster.is_waiting(*pod))
     }
 
     /// Victims that were given another place though their own is still free stay where they are.

@@ -38,9 +38,6 @@ use crate::{
 /// If there are no more ways than this to take some batches from some groups, every one is tried.
 const EXHAUSTIVE: usize = 1024;
 
-/// After so many looks in vain it is asked whether anything helps at all.
-const DOUBT: u32 = 2;
-
 /// Where there are no more batches than this every choice is tried instead.
 const FEW: usize = 10;
 
@@ -99,7 +96,7 @@ impl Cycle<'_> {
             if let Some(outcome) = self.look(search, rules, &mut attempt, &room) {
                 return Ok(outcome);
             }
-            if attempt.looks >= DOUBT && !self.may_help(search, rules, &mut attempt, &mut order) {
+            if !self.may_help(search, rules, &mut attempt, &mut order) {
                 count(&mut attempt.refusals, VictimRefusal::NoRoom);
                 return Err(attempt.refusals);
             }

@@ -28,6 +28,8 @@ pub struct Constraints {
     pub volumes: Vec<VolumeNeed>,
     /// Required objects that do not exist (`ConfigMaps`, volume claims, resource claims), each as a sentence: until they do, no node fits.
     pub missing: Vec<String>,
+    /// Nodes that refused the pod and are not to be tried now, by name.
+    pub vetoed: Vec<String>,
 }
 
 /// Something with a weight.

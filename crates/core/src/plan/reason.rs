@@ -12,7 +12,7 @@
 use crate::{
     amounts::Resource,
     delta::Unavailable,
-    ids::{GroupId, PodId, QueueId, Word},
+    ids::{GroupId, NodeId, PodId, QueueId, Word},
     policy::Action,
     time::Time,
 };
@@ -132,6 +132,29 @@ pub struct NodeRefusals {
     pub counts: Vec<(NodeRefusal, u32)>,
     /// Who holds the GPUs that are short, the largest holder first; at most five.
     pub holders: Vec<Holder>,
+    /// The shared device that came nearest to taking the pod, where parts of devices are short.
+    pub nearest: Option<DeviceShortage>,
+}
+
+/// A shared device that has too little left. Amounts are in millionths of a MiB where the memory of the device is known, else in
+/// millionths of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct DeviceShortage {
+    /// Its node.
+    pub node: NodeId,
+    /// Its GPU group.
+    pub device: Word,
+    /// MiB of memory, where that is known.
+    pub memory: Option<u64>,
+    /// What it has in all.
+    pub capacity: u64,
+    /// What is held by or promised to others.
+    pub held: u64,
+    /// What was asked for.
+    pub asked: u64,
+    /// Who holds it, by uid.
+    pub holders: Vec<PodId>,
 }
 
 /// Who holds how much.
@@ -182,6 +205,8 @@ pub enum NodeRefusal {
     Claims(String),
     /// Its NUMA zones cannot hold the pod as its kubelet demands.
     Numa,
+    /// The node refused the pod before and is not tried now: its name.
+    Vetoed(String),
     /// A queue would exceed its limit with the share this node's devices make of the request.
     OverLimit(Overdraft),
     /// A queue's pods that cannot be evicted would exceed its quota with the share this node's devices make of the request.

@@ -368,6 +368,7 @@ fn constraints() -> impl Strategy<Value = kai_core::delta::Constraints> {
                     host_ports,
                     volumes,
                     missing: Vec::new(),
+                    vetoed: Vec::new(),
                 }
             },
         );

@@ -11,6 +11,21 @@ pub struct Call {
     pub verb: &'static str,
     /// Plural name, with `/subresource` if there is one.
     pub resource: String,
+    /// Namespace of the object; empty if it has none.
+    pub namespace: String,
+    /// Name of the object; empty for lists and creations, whose name is in the body.
+    pub name: String,
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {}", self.verb, self.resource)?;
+        match (self.namespace.as_str(), self.name.as_str()) {
+            ("", "") => Ok(()),
+            ("", name) => write!(formatter, " {name}"),
+            (namespace, name) => write!(formatter, " {namespace}/{name}"),
+        }
+    }
 }
 
 impl Call {
@@ -22,17 +37,18 @@ impl Call {
             _ => &[],
         };
         // `namespaces/x/pods/y`, but `namespaces/x` and `namespaces/x/status` are about the namespace itself.
-        let rest = match rest {
-            ["namespaces", _, "status" | "finalize"] => rest,
-            ["namespaces", _, inner @ ..] if !inner.is_empty() => inner,
-            other => other,
+        let (namespace, rest) = match rest {
+            ["namespaces", _, "status" | "finalize"] => ("", rest),
+            ["namespaces", namespace, inner @ ..] if !inner.is_empty() => (*namespace, inner),
+            other => ("", other),
         };
-        let (resource, named) = match rest {
-            [] => (String::new(), false),
-            [resource] => ((*resource).to_owned(), false),
-            [resource, _] => ((*resource).to_owned(), true),
-            [resource, _, subresource @ ..] => (format!("{resource}/{}", subresource.join("/")), true),
+        let (resource, name) = match rest {
+            [] => (String::new(), None),
+            [resource] => ((*resource).to_owned(), None),
+            [resource, name] => ((*resource).to_owned(), Some(*name)),
+            [resource, name, subresource @ ..] => (format!("{resource}/{}", subresource.join("/")), Some(*name)),
         };
+        let named = name.is_some();
         let watch = uri.query().is_some_and(|query| {
             query.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch"))
         });
@@ -47,7 +63,12 @@ impl Call {
             "DELETE" => "deletecollection",
             _ => "",
         };
-        Self { verb, resource }
+        Self { verb, resource, namespace: namespace.to_owned(), name: name.unwrap_or_default().to_owned() }
+    }
+
+    /// Whether the call changes something.
+    pub fn is_write(&self) -> bool {
+        !self.resource.is_empty() && matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
     /// Whether a rule is about this call. Paths that are not about objects are never hit.
@@ -59,7 +80,11 @@ impl Call {
                 None => self.resource == pattern,
             },
         };
-        let verb_matches = fault.verb.as_deref().is_none_or(|verb| verb == "*" || verb == self.verb);
+        let verb_matches = fault.verb.as_deref().is_none_or(|verb| match verb {
+            "*" => true,
+            "write" => self.is_write(),
+            verb => verb == self.verb,
+        });
         !self.resource.is_empty() && resource_matches && verb_matches
     }
 }

@@ -108,3 +108,41 @@ async fn the_layer_wraps_a_bare_router() {
     let request = Request::get("/api/v1/namespaces/a/pods/b").body(axum::body::Body::empty()).unwrap();
     assert_eq!(service.oneshot(request).await.unwrap().status(), 503);
 }
+
+async fn create(client: &Client) -> Result<String, kube::Error> {
+    client.request_text(Request::post("/api/v1/namespaces/a/pods").body(Vec::new()).unwrap()).await
+}
+
+async fn patch(client: &Client) -> Result<String, kube::Error> {
+    client.request_text(Request::patch("/api/v1/namespaces/a/pods/b/status").body(Vec::new()).unwrap()).await
+}
+
+fn kill(nth: u64, effect: ApiEffect) -> ApiFault {
+    ApiFault { verb: Some("write".to_owned()), resource: None, trigger: Trigger::Nth(nth), effect }
+}
+
+#[tokio::test]
+async fn writes_are_counted_and_described_and_reads_are_not() {
+    let (client, layer, _) = counting(Vec::new());
+    create(&client).await.unwrap();
+    layer.keep_writes();
+    get(&client).await.unwrap();
+    patch(&client).await.unwrap();
+    let written: Vec<String> = layer.writes().iter().map(ToString::to_string).collect();
+    assert_eq!((layer.write_count(), written), (2, vec!["patch pods/status a/b".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_dies_before_or_after_its_nth_write_and_says_nothing_more() {
+    for (effect, arrives) in [(ApiEffect::KillBefore, 2), (ApiEffect::KillAfter, 3)] {
+        let (client, layer, arrived) = counting(vec![kill(2, effect)]);
+        create(&client).await.unwrap();
+        get(&client).await.unwrap();
+        assert!(!layer.killed().is_cancelled());
+        let wait = Duration::from_secs(100);
+        assert!(tokio::time::timeout(wait, patch(&client)).await.is_err(), "{effect:?} answered");
+        assert!(layer.killed().is_cancelled());
+        assert!(tokio::time::timeout(wait, get(&client)).await.is_err(), "the dead are answered");
+        assert_eq!(arrived.load(Ordering::SeqCst), arrives, "{effect:?}");
+    }
+}

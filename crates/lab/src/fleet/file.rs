@@ -10,6 +10,7 @@
 //!   name: edge              # edge-0, edge-1, edge-2
 //!   replicas: 4             # time-slicing
 //!   labels: {site: north}
+//!   without: [gpu.count]    # labels that the preset has and these nodes do not
 //!   taints: [{key: edge, value: "yes", effect: NoSchedule}]
 //!   resources: {cpu: "8", example.com/fpga: "2"}
 //!   delays: {run: 30s}
@@ -20,9 +21,10 @@
 //!   nodes:
 //!   - {at: 10m, node: edge-1, do: stop}
 //!   - {at: 20m, node: edge-1, do: resume}
+//!   - {at: 30m, node: edge-2, do: reboot, down: 1m, newUuids: true}
 //! ```
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
 
@@ -55,6 +57,8 @@ struct GroupFile {
     replicas: Option<u32>,
     #[serde(default)]
     labels: BTreeMap<String, Text>,
+    #[serde(default)]
+    without: Vec<String>,
     #[serde(default)]
     taints: Vec<TaintFile>,
     #[serde(default)]
@@ -115,6 +119,9 @@ struct NodeFaultFile {
     action: String,
     resource: Option<String>,
     device: Option<usize>,
+    down: Option<Text>,
+    #[serde(default, rename = "newUuids")]
+    new_uuids: bool,
 }
 
 /// A scalar that people write with or without quotes.
@@ -146,7 +153,7 @@ impl Place<'_> {
         FleetError { place: self.0.to_owned(), field: field.into(), problem: problem.into(), hint: hint.to_owned() }
     }
 
-    fn duration(&self, field: &str, text: &Text) -> Result<std::time::Duration, FleetError> {
+    fn duration(&self, field: &str, text: &Text) -> Result<Duration, FleetError> {
         let duration =
             parse_duration(&text.to_string()).map_err(|problem| self.refuse(field, problem, "write e.g. `10s`"))?;
         if duration.is_zero() {
@@ -210,6 +217,7 @@ fn group(here: &Place<'_>, field: &str, file: &GroupFile, default: &Group) -> Re
         }
         group.replicas = replicas;
     }
+    group.without.clone_from(&file.without);
     group.labels = file.labels.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
     for (index, taint) in file.taints.iter().enumerate() {
         if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&taint.effect.as_str()) {
@@ -335,6 +343,10 @@ fn node_fault(here: &Place<'_>, field: &str, file: &NodeFaultFile, fleet: &Fleet
         "not-ready" => NodeAction::NotReady,
         "ready" => NodeAction::Ready,
         "vanish" => NodeAction::Vanish,
+        "reboot" => {
+            let down = file.down.as_ref().map(|text| here.duration(&format!("{field}.down"), text)).transpose()?;
+            NodeAction::Reboot { down: down.unwrap_or(Duration::from_mins(1)), new_uuids: file.new_uuids }
+        }
         "device-unhealthy" => {
             let (resource, index) = device()?;
             NodeAction::DeviceUnhealthy { resource, index }
@@ -347,7 +359,7 @@ fn node_fault(here: &Place<'_>, field: &str, file: &NodeFaultFile, fleet: &Fleet
             return Err(here.refuse(
                 format!("{field}.do"),
                 format!("`{other}` is not a node fault"),
-                "faults are stop, resume, not-ready, ready, vanish, device-unhealthy and device-healthy",
+                "faults are stop, resume, reboot, not-ready, ready, vanish, device-unhealthy and device-healthy",
             ));
         }
     };

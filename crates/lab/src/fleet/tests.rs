@@ -32,6 +32,15 @@ fn unknown_preset_lists_the_known_ones() {
 }
 
 #[test]
+fn nodes_can_be_without_a_label_of_their_preset() {
+    let fleet = Fleet::parse("thor:replicas=100:without=gpu.count,thor").unwrap();
+    assert!(!fleet.nodes[0].shape.labels.contains_key("nvidia.com/gpu.count"));
+    assert!(fleet.nodes[1].shape.labels.contains_key("nvidia.com/gpu.count"));
+    let error = Fleet::parse("cpu:without=gpu.count").unwrap_err().to_string();
+    assert!(error.contains("preset `cpu` has no label `gpu.count`"), "{error}");
+}
+
+#[test]
 fn bad_lists_are_refused() {
     for bad in ["", ",", "thor*0", "thor*x", "thor:replicas=0", "thor:foo=1", "thor:name=Bad", "cpu*99999", "thor,x*2"]
     {

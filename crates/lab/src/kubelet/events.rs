@@ -58,7 +58,15 @@ impl Kubelets {
         // The kubelet puts the name where the uid belongs, and tools rely on it.
         let involved = json!({"kind": "Node", "name": node, "uid": node});
         let name = format!("{node}.{:x}", self.clock.now().as_nanosecond().unsigned_abs() + u128::from(self.sequence));
-        self.write_event(&Note { namespace: "default", name, involved, warning: false, reason, message, node: &node });
+        self.write_event(&Note {
+            namespace: "default",
+            name,
+            involved,
+            warning: reason == "Rebooted",
+            reason,
+            message,
+            node: &node,
+        });
     }
 
     fn write_event(&mut self, note: &Note<'_>) {

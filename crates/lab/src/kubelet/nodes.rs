@@ -30,7 +30,7 @@ impl Kubelets {
             return;
         }
         node.registering = true;
-        let object = node::object(&node.spec, index, &node.sizes, self.seed, node.readiness, now);
+        let object = node.object(index, self.seed, now);
         self.writes.create(Purpose::CreateNode(index), format!("/api/v1/nodes?fieldManager={KUBELET}"), &object);
     }
 
@@ -99,6 +99,7 @@ impl Kubelets {
                 self.writes.delete(Purpose::DeleteNode, format!("/api/v1/nodes/{name}"), &json!({}));
             }
             NodeAction::Resume => self.power_on(index),
+            NodeAction::Reboot { down, new_uuids } => self.reboot(index, *down, *new_uuids),
             NodeAction::Ready => self.set_readiness(index, Readiness::Ready),
             NodeAction::NotReady => self.set_readiness(index, Readiness::NotReady),
             NodeAction::DeviceUnhealthy { resource, index: device } => self.set_health(index, resource, *device, false),
@@ -115,6 +116,9 @@ impl Kubelets {
             Purpose::NodeStatus(index) => self.on_reported(index, answer),
             Purpose::PodStatus { key, uid, fingerprint } => self.on_pod_reported(&key, &uid, fingerprint, answer),
             Purpose::RemovePod { key, uid } => self.on_pod_removed(&key, &uid, answer),
+            Purpose::ReadConfigMap { key, uid, container, name } => {
+                self.on_config_map(&key, &uid, container, name, answer);
+            }
             Purpose::Event | Purpose::DeleteNode | Purpose::CreateSlice => {
                 if let Err(failure) = answer {
                     tracing::debug!(?purpose, message = failure.message, "write failed; not repeated");
@@ -225,7 +229,7 @@ impl Kubelets {
         let conditions = node::conditions(node.readiness, node.ready_since, now);
         let status = match std::mem::replace(&mut node.report, Report::Nothing) {
             Report::Everything => {
-                let mut object = node::object(&node.spec, index, &node.sizes, self.seed, node.readiness, now);
+                let mut object = node.object(index, self.seed, now);
                 object["status"]["conditions"] = conditions;
                 object["status"].take()
             }
@@ -287,7 +291,7 @@ impl Kubelets {
         self.report(index, Report::Everything);
     }
 
-    fn power_off(&mut self, index: usize, power: Power) {
+    pub(super) fn power_off(&mut self, index: usize, power: Power) {
         let node = &mut self.nodes[index];
         if node.power == power {
             return;
@@ -301,13 +305,17 @@ impl Kubelets {
     }
 
     /// The kubelet comes back: it catches up with what happened to its pods and takes up its duties.
-    fn power_on(&mut self, index: usize) {
+    pub(super) fn power_on(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if node.is_on() {
             return;
         }
         node.power = Power::On;
         self.off = self.off.saturating_sub(1);
+        if let Some(new_uuids) = node.rebooting.take() {
+            self.after_reboot(index, new_uuids);
+        }
+        let node = &mut self.nodes[index];
         let backlog: Vec<(PodKey, Option<Box<Pod>>)> = std::mem::take(&mut node.backlog).into_iter().collect();
         self.recorder.note(self.clock.now(), format_args!("node {}", node.spec.name), "resumed");
         if node.uid.is_some() {

@@ -70,6 +70,7 @@ impl Kubelets {
 
     fn drop_pod(&mut self, key: &PodKey) {
         self.release(key);
+        self.environments.lock().remove(key);
         let Some(entry) = self.pods.remove(key) else { return };
         let node = &mut self.nodes[entry.node];
         if let Some(octet) = entry.octet {
@@ -92,7 +93,11 @@ impl Kubelets {
     /// Makes an entry for a new pod. False if there is nothing to do for it.
     fn take_in(&mut self, key: &PodKey, index: usize, pod: &Pod) -> bool {
         let node = &self.nodes[index];
-        let Some(plan) = PodPlan::of(pod, &node.spec.delays, self.seed) else { return false };
+        let Some(mut plan) = PodPlan::of(pod, &node.spec.delays, self.seed) else { return false };
+        if self.programs.is_some() {
+            // Any container may have a program.
+            plan.containers.iter_mut().for_each(|container| container.prepare = true);
+        }
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
         if matches!(phase, "Succeeded" | "Failed") {
@@ -107,6 +112,7 @@ impl Kubelets {
         self.logs.add_pod(&node.spec.name, &key.0, &key.1, containers.iter().map(String::as_str));
         if status.is_some_and(has_started) {
             self.take_over(key, index, pod, plan);
+            self.reattach(key, pod);
         } else if let Err(rejection) = self.admit(&plan, index, pod) {
             self.refuse(key, index, &plan, &rejection);
         } else {
@@ -202,6 +208,9 @@ impl Kubelets {
         let deleting = pod.metadata.deletion_timestamp.is_some();
         match &mut entry.life {
             Life::Running(machine) => {
+                if machine.plan().containers.iter().any(|container| container.prepare) {
+                    entry.object = Some(Box::new(pod.clone()));
+                }
                 if !machine.plan().readiness_gates.is_empty() {
                     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
                     machine
@@ -219,11 +228,22 @@ impl Kubelets {
     }
 
     /// Lets the pod move as far as it can, then reports and sets the next timer.
-    fn settle(&mut self, key: &PodKey) {
+    pub(super) fn settle(&mut self, key: &PodKey) {
         let now = self.clock.now();
+        self.apply_exits(key);
+        // A container whose environment is at hand starts with the step after the one that asked for it.
+        loop {
+            let Some(entry) = self.pods.get_mut(key) else { return };
+            let Life::Running(machine) = &mut entry.life else { break };
+            let effects = machine.step(now);
+            let asked = effects.iter().any(|effect| matches!(effect, Effect::Prepare(_)));
+            self.act(key, effects);
+            if !asked {
+                break;
+            }
+        }
         let Some(entry) = self.pods.get_mut(key) else { return };
         if let Life::Running(machine) = &mut entry.life {
-            let effects = machine.step(now);
             let summary = machine.summary();
             let node = entry.node;
             let wake = machine.wake().filter(|wake| entry.timer.is_none_or(|timer| *wake < timer));
@@ -240,7 +260,6 @@ impl Kubelets {
             if changed {
                 self.note(key, node, &summary);
             }
-            self.act(key, effects);
         }
         self.flush(key);
     }
@@ -330,43 +349,25 @@ impl Kubelets {
     }
 
     /// Carries out what the machine says: events, logs, freeing resources.
-    fn act(&mut self, key: &PodKey, effects: Vec<Effect>) {
+    pub(super) fn act(&mut self, key: &PodKey, effects: Vec<Effect>) {
         for effect in effects {
-            let Some(entry) = self.pods.get(key) else { return };
-            let Life::Running(machine) = &entry.life else { return };
-            let node = &self.nodes[entry.node];
-            let node_name = node.spec.name.as_str();
-            let container = |index: usize| machine.plan().containers.get(index).map_or("", |plan| plan.name.as_str());
-            let (namespace, pod) = (key.0.as_str(), key.1.as_str());
             match effect {
                 Effect::Event { .. } => {
+                    let Some(Life::Running(machine)) = self.pods.get(key).map(|entry| &entry.life) else { return };
                     let plan = machine.plan().clone();
                     self.pod_event(key, &plan, effect);
                 }
-                Effect::Started(index) => {
-                    let name = container(index);
-                    self.logs.begin(node_name, namespace, pod, name);
-                    let line = format!("container {name} of pod {namespace}/{pod} started on node {node_name}");
-                    self.logs.print(node_name, namespace, pod, name, line);
-                    let devices = node.devices.held_by(&entry.uid).and_then(|devices| devices.get(name));
-                    if let Some(devices) = devices {
-                        let line = format!("NVIDIA_VISIBLE_DEVICES={}", node.devices.visible(devices));
-                        self.logs.print(node_name, namespace, pod, name, line);
-                    }
-                }
-                Effect::Exited(index, code) => {
-                    let name = container(index);
-                    let line = format!("container {name} exits with code {code}");
-                    self.logs.print(node_name, namespace, pod, name, line);
-                    self.logs.end(node_name, namespace, pod, name);
-                }
+                Effect::Prepare(index) => self.prepare(key, index),
+                Effect::Started(index) => self.on_started(key, index),
+                Effect::Stop(index) => self.stop_program(key, index),
+                Effect::Exited(index, code) => self.on_exited(key, index, code),
                 Effect::Released => self.release(key),
             }
         }
     }
 
     /// Frees what a pod held; at most once.
-    fn release(&mut self, key: &PodKey) {
+    pub(super) fn release(&mut self, key: &PodKey) {
         let Some(entry) = self.pods.get_mut(key) else { return };
         if let (true, Life::Running(machine)) = (entry.counted, &entry.life) {
             entry.counted = false;
@@ -375,7 +376,7 @@ impl Kubelets {
         }
     }
 
-    fn note(&self, (namespace, name): &PodKey, node: usize, what: &str) {
+    pub(super) fn note(&self, (namespace, name): &PodKey, node: usize, what: &str) {
         let node = &self.nodes[node].spec.name;
         self.recorder.note(self.clock.now(), format_args!("pod {namespace}/{name} on {node}"), what);
     }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use serde_json::Value;
 
+use super::containers::ContainerWork;
 use crate::{
     admission::HostPort,
     device::DeviceManager,
@@ -16,6 +17,7 @@ use crate::{
     node::{self, Readiness, Sizes},
     pod::{PodMachine, PodPlan},
     resources::{self, Amounts},
+    seed::Seed,
 };
 
 /// Namespace and name of a pod.
@@ -65,6 +67,10 @@ pub(super) struct NodeState {
     /// What the next status report must contain.
     pub(super) report: Report,
     pub(super) failures: u32,
+    /// How often the machine was rebooted.
+    pub(super) boots: u32,
+    /// The machine is going through a reboot; whether its devices come back with other UUIDs.
+    pub(super) rebooting: Option<bool>,
     /// What happened to pods while the kubelet was stopped; `None` = gone.
     pub(super) backlog: BTreeMap<PodKey, Option<Box<Pod>>>,
 }
@@ -108,8 +114,24 @@ impl NodeState {
             status_busy: false,
             report: Report::Nothing,
             failures: 0,
+            boots: 0,
+            rebooting: None,
             backlog: BTreeMap::new(),
         }
+    }
+
+    /// The Node object as the kubelet reports it.
+    pub(super) fn object(&self, index: usize, seed: Seed, now: Timestamp) -> Value {
+        let mut object = node::object(&self.spec, index, &self.sizes, seed, self.readiness, now);
+        if self.boots > 0 {
+            object["status"]["nodeInfo"]["bootID"] = self.boot_id(seed).into();
+        }
+        object
+    }
+
+    /// The kernel's name for this run of the machine.
+    pub(super) fn boot_id(&self, seed: Seed) -> String {
+        seed.uuid(&["boot", &self.spec.name, &self.boots.to_string()])
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -175,6 +197,9 @@ pub(super) struct PodEntry {
     pub(super) removal_done: bool,
     /// Events already written: name and count.
     pub(super) events: BTreeMap<EventKey, (String, u32)>,
+    /// The object as last seen, if a start of a container needs it.
+    pub(super) object: Option<Box<Pod>>,
+    pub(super) work: ContainerWork,
 }
 
 /// What the kubelet does with a pod.
@@ -204,6 +229,8 @@ impl PodEntry {
             checkpoint: None,
             removal_done: false,
             events: BTreeMap::new(),
+            object: None,
+            work: ContainerWork::default(),
         }
     }
 }

@@ -24,9 +24,23 @@ pub(super) enum Purpose {
     RenewLease(usize),
     CreateSlice,
     NodeStatus(usize),
-    PodStatus { key: PodKey, uid: String, fingerprint: u64 },
-    RemovePod { key: PodKey, uid: String },
+    PodStatus {
+        key: PodKey,
+        uid: String,
+        fingerprint: u64,
+    },
+    RemovePod {
+        key: PodKey,
+        uid: String,
+    },
     Event,
+    /// For the environment of a container.
+    ReadConfigMap {
+        key: PodKey,
+        uid: String,
+        container: usize,
+        name: String,
+    },
 }
 
 /// A finished call.
@@ -76,6 +90,10 @@ impl Writes {
         self.push(purpose, Method::DELETE, path, "application/json", options);
     }
 
+    pub(super) fn read(&mut self, purpose: Purpose, path: String) {
+        self.push(purpose, Method::GET, path, "application/json", &Value::Null);
+    }
+
     /// Sends what may be sent now.
     pub(super) fn pump(&mut self) {
         while self.under_way.len() < PARALLEL {
@@ -101,7 +119,7 @@ impl Writes {
             .uri(path)
             .header(header::CONTENT_TYPE, content)
             .header(header::USER_AGENT, "kubelet/v1.34.4 (linux) kai-lab")
-            .body(body.to_string().into_bytes());
+            .body(if body.is_null() { Vec::new() } else { body.to_string().into_bytes() });
         match request {
             Ok(request) => self.queue.push_back((purpose, request)),
             // Only an impossible name could make an impossible path, and the server would not have stored it.

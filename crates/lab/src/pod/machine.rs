@@ -10,6 +10,8 @@ use crate::seed::Seed;
 /// The kubelet's first restart delay; the very first restart is immediate.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(10);
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(5);
+/// How often a container is tried whose environment lacks something.
+const CONFIGURATION_RETRY: Duration = Duration::from_secs(2);
 /// A container that ran this long starts with a clean slate.
 const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_secs(600);
 
@@ -27,8 +29,13 @@ pub enum Effect {
         /// Index of the container.
         container: Option<usize>,
     },
+    /// A container is due, but its environment must be put together first: answer with [`PodMachine::prepared`] or
+    /// [`PodMachine::refuse_start`].
+    Prepare(usize),
     /// A container began; its log starts anew.
     Started(usize),
+    /// A container that is run by a program is asked to end.
+    Stop(usize),
     /// A container ended with this code.
     Exited(usize, i32),
     /// All containers ended for good; resources and devices are free.
@@ -74,18 +81,36 @@ pub(super) struct ContainerState {
     /// When a waiting container may start, or a running one ends by itself.
     pub(super) wake: Option<Timestamp>,
     pub(super) ready_at: Option<Timestamp>,
+    preparation: Preparation,
+    /// A program decides when it ends, not the plan.
+    by_program: bool,
+}
+
+/// How far the start of a container has come that needs more than time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preparation {
+    Needed,
+    Asked,
+    Done { by_program: bool },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Not started yet, or not started again: the message is there only in back-off.
+    /// Not started yet, or not started again: nothing is said while that is the usual way of things.
     Waiting {
-        back_off: Option<String>,
+        why: Option<Trouble>,
     },
     Running {
         since: Timestamp,
     },
     Terminated(Exit),
+}
+
+/// Why a container waits longer than usual.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +125,7 @@ pub(super) struct Exit {
 impl ContainerState {
     pub(super) fn new() -> Self {
         Self {
-            state: State::Waiting { back_off: None },
+            state: State::Waiting { why: None },
             last: None,
             restarts: 0,
             ready: false,
@@ -108,17 +133,30 @@ impl ContainerState {
             back_off: Duration::ZERO,
             wake: None,
             ready_at: None,
+            preparation: Preparation::Needed,
+            by_program: false,
         }
     }
 
     /// A container found running when the kubelet came back.
     pub(super) fn found(state: State, restarts: u32, ready: bool, id: String, last: Option<Exit>) -> Self {
         let back_off = if restarts > 0 { FIRST_BACK_OFF } else { Duration::ZERO };
-        Self { state, last, restarts, ready, id, back_off, wake: None, ready_at: None }
+        Self { state, last, restarts, ready, id, back_off, ..Self::new() }
     }
 
     fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
+    }
+
+    /// Whatever was under way to start it is no more.
+    pub(super) fn forget_start(&mut self) {
+        self.preparation = Preparation::Needed;
+        self.by_program = false;
+        self.wake = None;
+    }
+
+    fn is_program(&self) -> bool {
+        self.by_program && self.is_running()
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -197,8 +235,10 @@ impl PodMachine {
     /// Deletion with a grace period was asked for, perhaps again: time can only get shorter.
     pub fn delete(&mut self, grace: Duration, now: Timestamp) -> Vec<Effect> {
         self.deleting = true;
-        let forced = self.plan.stop > grace;
-        let until = after(now, self.plan.stop.min(grace));
+        // A program ends when it likes within the grace period.
+        let by_program = self.containers.iter().any(ContainerState::is_program);
+        let forced = by_program || self.plan.stop > grace;
+        let until = after(now, if by_program { grace } else { self.plan.stop.min(grace) });
         match self.stage {
             Stage::Ended => Vec::new(),
             Stage::Creating { .. } => {
@@ -258,15 +298,89 @@ impl PodMachine {
         }
     }
 
+    /// The address of its node.
+    pub fn host_address(&self) -> &str {
+        &self.host_address
+    }
+
+    /// Whether containers may start: the sandbox is there and nobody has asked the pod to end.
+    pub fn is_active(&self) -> bool {
+        self.stage == Stage::Active
+    }
+
+    /// Whether a container runs now.
+    pub fn is_running(&self, index: usize) -> bool {
+        self.containers.get(index).is_some_and(ContainerState::is_running)
+    }
+
+    /// The environment of a container is complete: it starts with the next step, or, if it was found running, goes on.
+    pub fn prepared(&mut self, index: usize, by_program: bool) {
+        let Some(container) = self.containers.get_mut(index) else { return };
+        if container.is_running() {
+            container.by_program = by_program;
+            if by_program {
+                container.wake = None;
+            }
+        } else {
+            container.preparation = Preparation::Done { by_program };
+        }
+    }
+
+    /// Nobody can prepare the container at the moment; the next step asks again.
+    pub fn prepare_again(&mut self, index: usize) {
+        if let Some(container) = self.containers.get_mut(index) {
+            container.preparation = Preparation::Needed;
+        }
+    }
+
+    /// The environment of a container cannot be put together: it waits and is tried again.
+    pub fn refuse_start(&mut self, index: usize, message: String, now: Timestamp) -> Vec<Effect> {
+        let Some(container) = self.containers.get_mut(index).filter(|container| !container.is_running()) else {
+            return Vec::new();
+        };
+        let event = Effect::Event {
+            warning: true,
+            reason: "Failed".into(),
+            message: format!("Error: {message}"),
+            container: Some(index),
+        };
+        container.preparation = Preparation::Needed;
+        container.wake = Some(after(now, CONFIGURATION_RETRY));
+        container.state = State::Waiting { why: Some(Trouble { reason: "CreateContainerConfigError", message }) };
+        vec![event]
+    }
+
+    /// The program of a container has ended.
+    pub fn exited(&mut self, index: usize, code: i32, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !self.containers.get(index).is_some_and(ContainerState::is_program) {
+            return effects;
+        }
+        if matches!(self.stage, Stage::Stopping { .. }) {
+            let reason = if code == 0 { "Completed" } else { "Error" };
+            self.terminate(index, code, reason, now, &mut effects);
+            if !self.containers.iter().any(ContainerState::is_program) {
+                self.stage = Stage::Stopping { until: now, forced: false };
+            }
+        } else {
+            self.exit(index, code, now, &mut effects);
+        }
+        effects
+    }
+
     fn killing(&self) -> Vec<Effect> {
         let running = self.containers.iter().enumerate().filter(|(_, container)| container.is_running());
         running
-            .map(|(index, _)| Effect::Event {
-                warning: false,
-                reason: "Killing".into(),
-                message: format!("Stopping container {}", self.plan.containers[index].name),
-                container: Some(index),
+            .flat_map(|(index, container)| {
+                let event = Effect::Event {
+                    warning: false,
+                    reason: "Killing".into(),
+                    message: format!("Stopping container {}", self.plan.containers[index].name),
+                    container: Some(index),
+                };
+                [Some(event), container.by_program.then_some(Effect::Stop(index))]
             })
+            .flatten()
             .collect()
     }
 
@@ -304,12 +418,26 @@ impl PodMachine {
         let container = &mut self.containers[index];
         let due = container.wake.is_none_or(|wake| now >= wake);
         match &container.state {
+            State::Waiting { .. } if due && self.plan.containers[index].prepare => match container.preparation {
+                Preparation::Needed => {
+                    container.preparation = Preparation::Asked;
+                    container.wake = None;
+                    effects.push(Effect::Prepare(index));
+                    Move::Made
+                }
+                Preparation::Asked if role == Role::App || container.last.is_some() => Move::None,
+                Preparation::Asked => Move::Blocks,
+                Preparation::Done { .. } => {
+                    self.start(index, now, effects);
+                    Move::Made
+                }
+            },
             State::Waiting { .. } if due => {
                 self.start(index, now, effects);
                 Move::Made
             }
             State::Running { .. } if container.wake.is_some_and(|wake| now >= wake) => {
-                self.exit(index, now, effects);
+                self.exit(index, self.plan.containers[index].exit_code, now, effects);
                 Move::Made
             }
             State::Running { .. } if container.ready_at.is_some_and(|ready_at| now >= ready_at) => {
@@ -331,7 +459,9 @@ impl PodMachine {
         let subject = format!("{}/{}", self.plan.namespace, self.plan.name);
         container.id = self.seed.container_id(&["container", &subject, &plan.name, &container.restarts.to_string()]);
         container.state = State::Running { since: now };
-        container.wake = plan.run.map(|run| after(now, run));
+        container.by_program = container.preparation == Preparation::Done { by_program: true };
+        container.preparation = Preparation::Needed;
+        container.wake = plan.run.filter(|_| !container.by_program).map(|run| after(now, run));
         let ready_now = plan.role != Role::App || self.plan.ready.is_zero();
         container.ready = plan.role != Role::Init && ready_now;
         container.ready_at = (!ready_now).then(|| after(now, self.plan.ready));
@@ -360,9 +490,8 @@ impl PodMachine {
     }
 
     /// A container ends by itself; it may start again.
-    fn exit(&mut self, index: usize, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn exit(&mut self, index: usize, code: i32, now: Timestamp, effects: &mut Vec<Effect>) {
         let plan = &self.plan.containers[index];
-        let code = plan.exit_code;
         let again = match (plan.role, self.plan.restart) {
             (Role::Sidecar, _) | (Role::App, RestartPolicy::Always) => true,
             (Role::Init, RestartPolicy::Always) | (_, RestartPolicy::OnFailure) => code != 0,
@@ -376,15 +505,14 @@ impl PodMachine {
             let delay = if ran >= FORGIVEN_AFTER { Duration::ZERO } else { container.back_off };
             container.back_off = (delay * 2).clamp(FIRST_BACK_OFF, LONGEST_BACK_OFF);
             container.wake = Some(after(now, delay));
-            container.state = State::Waiting { back_off: None };
+            container.state = State::Waiting { why: None };
             if !delay.is_zero() {
                 let PodPlan { namespace, name, uid, .. } = &self.plan;
                 let pod = format!("{name}_{namespace}({uid})");
                 let text = back_off_text(delay);
                 let container_name = &self.plan.containers[index].name;
-                container.state = State::Waiting {
-                    back_off: Some(format!("back-off {text} restarting failed container={container_name} pod={pod}")),
-                };
+                let message = format!("back-off {text} restarting failed container={container_name} pod={pod}");
+                container.state = State::Waiting { why: Some(Trouble { reason: "CrashLoopBackOff", message }) };
                 effects.push(Effect::Event {
                     warning: true,
                     reason: "BackOff".into(),
@@ -398,7 +526,7 @@ impl PodMachine {
     }
 
     /// Ends whatever still runs; the pod is over.
-    fn end_all(&mut self, code: i32, reason: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+    pub(super) fn end_all(&mut self, code: i32, reason: &str, now: Timestamp, effects: &mut Vec<Effect>) {
         for index in 0..self.containers.len() {
             if self.containers[index].is_running() {
                 self.terminate(index, code, reason, now, effects);
@@ -414,7 +542,7 @@ impl PodMachine {
     }
 
     /// Marks a running container as ended; returns how long it ran.
-    fn terminate(
+    pub(super) fn terminate(
         &mut self,
         index: usize,
         code: i32,

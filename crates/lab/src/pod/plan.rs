@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::{
     admission::{HostPort, host_ports},
+    environment,
     fleet::{Delays, Span, parse_duration},
     names,
     resources::{self, Amounts},
@@ -50,6 +51,8 @@ pub struct ContainerPlan {
     pub run: Option<Duration>,
     /// How it ends by itself.
     pub exit_code: i32,
+    /// Whether its environment must be put together before it starts.
+    pub prepare: bool,
 }
 
 /// One pod's future.
@@ -112,6 +115,7 @@ impl PodPlan {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
             role,
+            prepare: !environment::is_plain(container),
             run: match role {
                 Role::Init => Some(draw("init", delays.init)),
                 Role::Sidecar => None,

@@ -68,7 +68,7 @@ fn container(status: &ContainerStatus) -> Option<ContainerState> {
     } else {
         // Waiting: in back-off it restarts at once, as after a real kubelet restart.
         last.as_ref()?;
-        State::Waiting { back_off: None }
+        State::Waiting { why: None }
     };
     Some(ContainerState::found(state, restarts, status.ready, id, last))
 }

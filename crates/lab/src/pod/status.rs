@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    machine::{Exit, PodMachine, Stage, State},
+    machine::{Exit, PodMachine, Stage, State, Trouble},
     plan::Role,
 };
 use crate::{admission::Rejection, node::seconds};
@@ -71,11 +71,13 @@ impl PodMachine {
             text.push_str(" restarts=");
             text.push_str(&restarts.to_string());
         }
-        let in_back_off = |container: &super::machine::ContainerState| {
-            matches!(&container.state, State::Waiting { back_off: Some(_) })
-        };
-        if self.containers.iter().any(in_back_off) {
-            text.push_str(" CrashLoopBackOff");
+        let trouble = self.containers.iter().find_map(|container| match &container.state {
+            State::Waiting { why } => why.as_ref(),
+            _ => None,
+        });
+        if let Some(trouble) = trouble {
+            text.push(' ');
+            text.push_str(trouble.reason);
         }
         if matches!(self.stage, Stage::Stopping { .. }) {
             text.push_str(" Terminating");
@@ -124,11 +126,11 @@ impl PodMachine {
         let container = &self.containers[index];
         let has_init = self.plan.containers.iter().any(|container| container.role != Role::App);
         let state = match &container.state {
-            State::Waiting { back_off: Some(message) } => {
-                json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}})
+            State::Waiting { why: Some(Trouble { reason, message }) } => {
+                json!({"waiting": {"reason": reason, "message": message}})
             }
-            State::Waiting { back_off: None } if has_init => json!({"waiting": {"reason": "PodInitializing"}}),
-            State::Waiting { back_off: None } => json!({"waiting": {"reason": "ContainerCreating"}}),
+            State::Waiting { why: None } if has_init => json!({"waiting": {"reason": "PodInitializing"}}),
+            State::Waiting { why: None } => json!({"waiting": {"reason": "ContainerCreating"}}),
             State::Running { since } => json!({"running": {"startedAt": seconds(*since)}}),
             State::Terminated(exit) => json!({"terminated": terminated(exit)}),
         };

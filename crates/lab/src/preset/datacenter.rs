@@ -88,7 +88,7 @@ pub fn a100_mig(replicas: Replicas, seed: Seed, node: &str) -> Shape {
         let instances = (0..on_node.count)
             .map(|index| {
                 let id = format!("MIG-{}", seed.uuid(&["mig", node, profile.name, &index.to_string()]));
-                Device { visible_as: id.clone(), id }
+                Device { visible_as: id.clone(), uuid: id.clone(), id }
             })
             .collect();
         devices.insert(format!("nvidia.com/mig-{}", profile.name), instances);

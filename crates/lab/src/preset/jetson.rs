@@ -7,9 +7,10 @@ use super::{
     labels::{Gpu, feature_discovery},
     text_map,
 };
+use crate::seed::Seed;
 
 /// Jetson AGX Thor developer kit, `JetPack` 7: NVML is there but knows no memory size, so GFD writes no `gpu.memory`.
-pub fn thor(replicas: Replicas) -> Shape {
+pub fn thor(replicas: Replicas, seed: Seed, node: &str) -> Shape {
     let mut labels = feature_discovery(
         &Gpu {
             product: "NVIDIA-Thor",
@@ -41,12 +42,12 @@ pub fn thor(replicas: Replicas) -> Shape {
             ("pods", "110"),
         ]),
         labels,
-        ..board()
+        ..board(format!("GPU-{}", seed.uuid(&["gpu", node, "0"])))
     }
 }
 
 /// Jetson AGX Orin 64 GB developer kit, `JetPack` 6: GFD asks CUDA instead of NVML and does not learn a driver version.
-pub fn orin(replicas: Replicas) -> Shape {
+pub fn orin(replicas: Replicas, seed: Seed, node: &str) -> Shape {
     let mut labels = feature_discovery(
         &Gpu {
             product: "Orin",
@@ -76,12 +77,13 @@ pub fn orin(replicas: Replicas) -> Shape {
             ("pods", "110"),
         ]),
         labels,
-        ..board()
+        // NVML of that generation writes no prefix.
+        ..board(seed.uuid(&["gpu", node, "0"]))
     }
 }
 
-fn board() -> Shape {
-    let devices = vec![Device { id: "tegra".to_owned(), visible_as: "0".to_owned() }];
+fn board(uuid: String) -> Shape {
+    let devices = vec![Device { id: "tegra".to_owned(), visible_as: "0".to_owned(), uuid }];
     Shape {
         preset: "",
         architecture: Architecture::Arm64,

@@ -64,6 +64,10 @@ impl Caller {
         self.services.write().insert((namespace.to_owned(), name.to_owned()), router);
     }
 
+    pub(super) fn forget_service(&self, namespace: &str, name: &str) {
+        self.services.write().remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
     /// Posts a review and returns the answer's body; the error is worded as by a real server's HTTP client.
     pub(super) async fn call(
         &self,

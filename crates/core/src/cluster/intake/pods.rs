@@ -55,6 +55,28 @@ impl Cluster {
         }
     }
 
+    /// A pod with a place begins to give it back. What its object says next replaces this.
+    pub(super) fn pod_leaves(&mut self, uid: &str, since: Time) {
+        let Some(id) = self.pod(uid) else { return };
+        let pod = &self.pods[id.index()];
+        let was = pod.place.status;
+        if !was.is_active_allocated() {
+            return;
+        }
+        let place = pod.place.with(Status::Releasing);
+        let group = pod.group;
+        self.replace(id, place);
+        let pod = &mut self.pods[id.index()];
+        pod.fact = Status::Releasing;
+        pod.rare.get_or_insert_default().deleted = Some(since);
+        if was == Status::Running {
+            self.terminating.insert(id);
+        }
+        if let Some(group) = group {
+            self.list_group(group);
+        }
+    }
+
     fn insert_pod(&mut self, pod: Pod) -> PodId {
         let uid = pod.uid.clone();
         let id = if let Some(id) = self.free_pods.pop() {

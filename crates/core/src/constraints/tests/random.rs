@@ -174,6 +174,7 @@ fn constraints() -> impl Strategy<Value = Constraints> {
         host_ports: pods.4,
         volumes: pods.5,
         missing: Vec::new(),
+        vetoed: Vec::new(),
     })
 }
 

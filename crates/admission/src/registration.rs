@@ -1,0 +1,281 @@
+//! How the API server learns of the webhooks: configurations that say which requests are sent here and how this server
+//! is trusted.
+//!
+//! Pods are only sent if they name our scheduler (a match condition), so `failurePolicy: Fail` stops nobody else's pod
+//! when this server is away. Of their updates only those are sent that change labels or annotations, and none of the
+//! components' own: while this server is away, Kubernetes' controllers and ours go on with the pods that there are. The
+//! one webhook that looks at pods of other schedulers, so that they cannot pass themselves off as ours, is `Ignore`. So
+//! is the one for groups: the scheduler judges them again, and its own writes must not wait for this server.
+
+mod keep;
+
+use k8s_openapi::{
+    ByteString,
+    api::admissionregistration::v1::{
+        MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
+        ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta},
+};
+use kai_api::names::{groups, labels, namespaces, webhooks};
+
+pub use self::keep::register;
+use crate::{router::paths, rules::Settings};
+
+/// Where the API server finds the router, and the certificates by which it trusts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// A Service, or an address.
+    pub address: Address,
+    /// Certificates in PEM; none for a router in the same process.
+    pub bundle: Option<String>,
+}
+
+/// A way to the router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A Service of the cluster.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its port.
+        port: u16,
+    },
+    /// `https://host:port`.
+    Url(String),
+}
+
+impl Place {
+    /// A router that stands for a Service in the API server's own process.
+    pub fn in_process(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        let address = Address::Service { namespace: namespace.into(), name: name.into(), port: 443 };
+        Self { address, bundle: None }
+    }
+
+    fn client(&self, path: &str) -> WebhookClientConfig {
+        let ca_bundle = self.bundle.as_ref().map(|bundle| ByteString(bundle.clone().into_bytes()));
+        match &self.address {
+            Address::Service { namespace, name, port } => WebhookClientConfig {
+                ca_bundle,
+                service: Some(ServiceReference {
+                    name: name.clone(),
+                    namespace: namespace.clone(),
+                    path: Some(path.to_owned()),
+                    port: Some(i32::from(*port)),
+                }),
+                url: None,
+            },
+            Address::Url(url) => {
+                let url = format!("{}{path}", url.trim_end_matches('/'));
+                WebhookClientConfig { ca_bundle, service: None, url: Some(url) }
+            }
+        }
+    }
+}
+
+/// Names of the configurations for pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The one that completes pods.
+    pub mutating: String,
+    /// The one that judges pods and topologies.
+    pub validating: String,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { mutating: webhooks::MUTATING_PODS.to_owned(), validating: webhooks::VALIDATING_PODS.to_owned() }
+    }
+}
+
+/// The configurations for a router at a place: of pods first, then of queues and groups.
+pub fn configurations(
+    settings: &Settings,
+    names: &Names,
+    place: &Place,
+) -> (MutatingWebhookConfiguration, Vec<ValidatingWebhookConfiguration>) {
+    let metadata = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let mutating = MutatingWebhookConfiguration {
+        metadata: metadata(&names.mutating),
+        webhooks: Some(vec![mutating(settings, place)]),
+    };
+    let pods = [pods(settings, place), impostors(settings, place), topologies(place)];
+    let validating = [
+        (names.validating.clone(), pods.to_vec()),
+        (format!("{}v2", webhooks::QUEUE_PREFIX), vec![queues(place)]),
+        (format!("{}v2alpha2", webhooks::POD_GROUP_PREFIX), vec![pod_groups(place)]),
+    ];
+    let validating = validating
+        .into_iter()
+        .map(|(name, webhooks)| ValidatingWebhookConfiguration { metadata: metadata(&name), webhooks: Some(webhooks) });
+    (mutating, validating.collect())
+}
+
+const POD_WEBHOOK: &str = "admission.kai.scheduler";
+
+fn mutating(settings: &Settings, place: &Place) -> MutatingWebhook {
+    let mut rules = vec![rule("", "v1", &["pods"], "Namespaced", &["CREATE"])];
+    if settings.block_visible_devices {
+        rules.push(rule("", "v1", &["pods/ephemeralcontainers"], "Namespaced", &["UPDATE"]));
+    }
+    MutatingWebhook {
+        admission_review_versions: vec!["v1".to_owned()],
+        client_config: place.client(paths::MUTATE_POD),
+        failure_policy: Some("Fail".to_owned()),
+        match_conditions: Some(vec![ours(settings)]),
+        match_policy: Some("Equivalent".to_owned()),
+        name: POD_WEBHOOK.to_owned(),
+        namespace_selector: Some(elsewhere(settings)),
+        object_selector: Some(LabelSelector::default()),
+        reinvocation_policy: Some("IfNeeded".to_owned()),
+        rules: Some(rules),
+        side_effects: "None".to_owned(),
+        timeout_seconds: Some(TIMEOUT),
+    }
+}
+
+/// As in KAI, which leaves it to the server.
+const TIMEOUT: i32 = 10;
+
+fn validating(name: String, place: &Place, path: &str, rule: RuleWithOperations) -> ValidatingWebhook {
+    ValidatingWebhook {
+        admission_review_versions: vec!["v1".to_owned()],
+        client_config: place.client(path),
+        failure_policy: Some("Fail".to_owned()),
+        match_conditions: None,
+        match_policy: Some("Equivalent".to_owned()),
+        name,
+        namespace_selector: Some(LabelSelector::default()),
+        object_selector: Some(LabelSelector::default()),
+        rules: Some(vec![rule]),
+        side_effects: "None".to_owned(),
+        timeout_seconds: Some(TIMEOUT),
+    }
+}
+
+fn pods(settings: &Settings, place: &Place) -> ValidatingWebhook {
+    let mut resources = vec!["pods"];
+    if settings.block_visible_devices {
+        resources.push("pods/ephemeralcontainers");
+    }
+    let rule = rule("", "v1", &resources, "Namespaced", &["CREATE", "UPDATE"]);
+    ValidatingWebhook {
+        match_conditions: Some(vec![ours(settings), metadata_changes(settings), not_by_components(settings)]),
+        namespace_selector: Some(elsewhere(settings)),
+        ..validating(POD_WEBHOOK.to_owned(), place, paths::VALIDATE_POD, rule)
+    }
+}
+
+/// Pods of other schedulers with labels that our books are made from.
+fn impostors(settings: &Settings, place: &Place) -> ValidatingWebhook {
+    let labelled = |object: &str| {
+        format!(
+            "(has({object}.metadata.labels) && {object}.metadata.labels.exists(name, name == '{group}' || \
+             name.startsWith('{prefix}') || (name == '{app}' && {object}.metadata.labels[name] == '{reservation}')))",
+            group = labels::GPU_GROUP,
+            prefix = labels::GPU_GROUP_PREFIX,
+            app = labels::APP,
+            reservation = namespaces::RESERVATION,
+        )
+    };
+    let expression = format!("{} || (request.operation == 'UPDATE' && {})", labelled("object"), labelled("oldObject"));
+    let foreign =
+        condition("other-scheduler", &format!("object.spec.schedulerName != {}", quoted(&settings.scheduler)));
+    let rule = rule("", "v1", &["pods"], "Namespaced", &["CREATE", "UPDATE"]);
+    ValidatingWebhook {
+        failure_policy: Some("Ignore".to_owned()),
+        match_conditions: Some(vec![foreign, condition("labels-of-ours", &expression), not_by_components(settings)]),
+        namespace_selector: Some(elsewhere(settings)),
+        ..validating(format!("labels.{POD_WEBHOOK}"), place, paths::VALIDATE_POD, rule)
+    }
+}
+
+fn topologies(place: &Place) -> ValidatingWebhook {
+    let rule = rule(groups::KAI, "v1alpha1", &["topologies"], "Cluster", &["CREATE", "UPDATE"]);
+    validating(format!("topology.{POD_WEBHOOK}"), place, paths::VALIDATE_TOPOLOGY, rule)
+}
+
+fn queues(place: &Place) -> ValidatingWebhook {
+    let rule = rule(groups::SCHEDULING, "v2", &["queues"], "Cluster", &["CREATE", "UPDATE", "DELETE"]);
+    ValidatingWebhook {
+        match_conditions: Some(vec![spec_changes()]),
+        ..validating(webhooks::QUEUE.to_owned(), place, paths::VALIDATE_QUEUE, rule)
+    }
+}
+
+fn pod_groups(place: &Place) -> ValidatingWebhook {
+    let rule = rule(groups::SCHEDULING, "v2alpha2", &["podgroups"], "Namespaced", &["CREATE", "UPDATE"]);
+    ValidatingWebhook {
+        failure_policy: Some("Ignore".to_owned()),
+        match_conditions: Some(vec![spec_changes()]),
+        ..validating(webhooks::POD_GROUP.to_owned(), place, paths::VALIDATE_POD_GROUP, rule)
+    }
+}
+
+fn rule(group: &str, version: &str, resources: &[&str], scope: &str, operations: &[&str]) -> RuleWithOperations {
+    let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    RuleWithOperations {
+        api_groups: words(&[group]),
+        api_versions: words(&[version]),
+        operations: words(operations),
+        resources: words(resources),
+        scope: Some(scope.to_owned()),
+    }
+}
+
+fn condition(name: &str, expression: &str) -> MatchCondition {
+    MatchCondition { name: name.to_owned(), expression: expression.to_owned() }
+}
+
+fn ours(settings: &Settings) -> MatchCondition {
+    condition("scheduler-name", &format!("object.spec.schedulerName == {}", quoted(&settings.scheduler)))
+}
+
+/// The rules for updates are about labels, annotations and debug containers.
+fn metadata_changes(settings: &Settings) -> MatchCondition {
+    let differ = |field: &str| {
+        let of = |object: &str| format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})");
+        format!("{} != {}", of("object"), of("oldObject"))
+    };
+    let mut expression = format!("request.operation != 'UPDATE' || {} || {}", differ("labels"), differ("annotations"));
+    if settings.block_visible_devices {
+        expression.push_str(" || (has(request.subResource) && request.subResource == 'ephemeralcontainers')");
+    }
+    condition("metadata-changes", &expression)
+}
+
+/// What our components write into existing pods does not depend on this server.
+fn not_by_components(settings: &Settings) -> MatchCondition {
+    let accounts = quoted(&format!("system:serviceaccount:{}:", settings.namespace));
+    let expression = format!(
+        "request.operation != 'UPDATE' || !has(request.userInfo.username) || \
+         !request.userInfo.username.startsWith({accounts})"
+    );
+    condition("not-by-components", &expression)
+}
+
+/// Labels, annotations and finalizers are nobody's business here.
+fn spec_changes() -> MatchCondition {
+    condition("spec-changes", "request.operation != 'UPDATE' || object.spec != oldObject.spec")
+}
+
+/// A string of CEL.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// All namespaces but those of the system itself.
+fn elsewhere(settings: &Settings) -> LabelSelector {
+    let mut own = vec!["kube-system".to_owned(), namespaces::SCALE_ADJUST.to_owned()];
+    own.extend([settings.namespace.clone(), settings.reservation_namespace.clone()]);
+    own.sort();
+    own.dedup();
+    let requirement = LabelSelectorRequirement {
+        key: "kubernetes.io/metadata.name".to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(own),
+    };
+    LabelSelector { match_expressions: Some(vec![requirement]), match_labels: None }
+}

@@ -1,0 +1,270 @@
+//! What the controllers see: mirrors of small things, the book of pods, and the work that each change asks for.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    resource::v1::ResourceClaim,
+    scheduling::v1::PriorityClass,
+};
+use kai_api::{PodGroup, Queue};
+use kai_convert::{Priorities, gpu_labels::GpuLabels};
+use kai_kit::{Change, Class, Key, Mirror, Process, WorkQueue, backoff::Backoff, classify, watch};
+use kube::{Api, ResourceExt, runtime::watcher};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch as latest;
+
+use crate::{
+    Options,
+    amounts::Amounts,
+    pod_book::PodBook,
+    sums::{self, Sums, Surroundings},
+};
+
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+/// How long a node is left alone after it changed: labels come a moment after the devices.
+const NODE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Something to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Job {
+    /// A group's sums and status.
+    Group(Key),
+    /// The sums of all queues.
+    Tree,
+    /// A queue's status.
+    Queue(String),
+    /// A node's labels.
+    Node(String),
+}
+
+/// Everything that is known.
+pub(crate) struct World {
+    pub(crate) groups: Mirror<PodGroup>,
+    pub(crate) queues: Mirror<Queue>,
+    pub(crate) nodes: Mirror<Node>,
+    classes: Mirror<PriorityClass>,
+    claims: Option<Mirror<ResourceClaim>>,
+    book: Arc<Mutex<PodBook>>,
+    pods_complete: latest::Receiver<bool>,
+    priorities: Arc<RwLock<Priorities>>,
+    pub(crate) jobs: WorkQueue<Job>,
+}
+
+impl World {
+    /// Starts all watches. Nothing if the process ended meanwhile.
+    pub(crate) async fn start(process: &Process, options: &Options) -> Option<Self> {
+        let with_claims = has_claims(process).await?;
+        let jobs = WorkQueue::new(PAUSES);
+        let book = Arc::new(Mutex::new(PodBook::default()));
+        let group_pause = options.group_pause();
+        let groups = mirror_groups(process, &jobs, group_pause);
+        let queues = mirror_queues(process, &jobs, options.queue_pause());
+        let nodes = mirror_nodes(process, &jobs, &book, group_pause);
+        let priorities = Arc::new(RwLock::new(Priorities::default()));
+        let classes = mirror_classes(process, &jobs, &groups, &priorities, group_pause);
+        let claims = with_claims.then(|| mirror_claims(process, &jobs, &book, group_pause));
+        let pods_complete = watch_pods(process, options, &jobs, &book);
+        Some(Self { groups, queues, nodes, classes, claims, book, pods_complete, priorities, jobs })
+    }
+
+    /// Waits until everything was listed once.
+    pub(crate) async fn ready(&self) {
+        self.groups.ready().await;
+        self.queues.ready().await;
+        self.nodes.ready().await;
+        self.classes.ready().await;
+        if let Some(claims) = &self.claims {
+            claims.ready().await;
+        }
+        // The sender lives as long as the watch.
+        let _ = self.pods_complete.clone().wait_for(|complete| *complete).await;
+    }
+
+    /// What a group has now.
+    pub(crate) fn sums(&self, group: &PodGroup) -> Sums {
+        let preemptible = self.priorities.read().preemptible(&group.spec);
+        let book = self.book.lock();
+        sums::of_group(book.of_group(&Key::of(group)), preemptible, self)
+    }
+}
+
+impl Surroundings for World {
+    fn gpu_memory(&self, node: &str) -> Option<u64> {
+        GpuLabels::of(self.nodes.get(&Key::new("", node))?.as_ref()).memory
+    }
+
+    fn devices(&self, claim: &str) -> Amounts {
+        let key = claim.split_once('/').map(|(namespace, name)| Key::new(namespace, name));
+        let found = self.claims.as_ref().zip(key).and_then(|(claims, key)| claims.get(&key));
+        found.map(|claim| sums::devices_of(&claim)).unwrap_or_default()
+    }
+}
+
+/// Whether the cluster knows claims on devices. Nothing if the process ends before the server has answered.
+async fn has_claims(process: &Process) -> Option<bool> {
+    loop {
+        match process.client.list_api_group_resources("resource.k8s.io/v1").await {
+            Ok(list) => return Some(list.resources.iter().any(|resource| resource.name == "resourceclaims")),
+            Err(error) if classify(&error) == Class::Gone => return Some(false),
+            Err(error) => {
+                process.health.not_ready("discovery", error.to_string());
+                tracing::debug!(%error, "which resources there are is not known yet");
+            }
+        }
+        if !process.sleep(Duration::from_secs(1)).await {
+            return None;
+        }
+        process.health.ready("discovery");
+    }
+}
+
+fn mirror_groups(process: &Process, jobs: &WorkQueue<Job>, pause: Duration) -> Mirror<PodGroup> {
+    let jobs = jobs.clone();
+    let builder = Mirror::<PodGroup>::builder()
+        .trim(|group| {
+            group.metadata.annotations = None;
+            group.metadata.labels = None;
+            group.metadata.owner_references = None;
+            group.spec.sub_groups = Vec::new();
+            if let Some(status) = &mut group.status {
+                status.conditions = Vec::new();
+                status.scheduling_conditions = Vec::new();
+            }
+        })
+        .hear(move |change| {
+            // The scheduler writes its part of the status often; that part is not kept here.
+            let same = matches!(change, Change::Changed(old, new) if old.spec == new.spec && old.status == new.status);
+            if !same {
+                jobs.add_after(Job::Group(Key::of(change.object().as_ref())), pause);
+            }
+        });
+    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+}
+
+fn mirror_queues(process: &Process, jobs: &WorkQueue<Job>, pause: Duration) -> Mirror<Queue> {
+    let jobs = jobs.clone();
+    let builder = Mirror::<Queue>::builder().trim(|queue| queue.metadata.annotations = None).hear(move |change| {
+        let name = change.object().name_any();
+        match change {
+            Change::Changed(old, new) if old.spec == new.spec && old.metadata.labels == new.metadata.labels => {
+                if old.status != new.status {
+                    jobs.add_after(Job::Queue(name), pause);
+                }
+            }
+            _ => jobs.add_after(Job::Tree, pause),
+        }
+    });
+    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+}
+
+fn mirror_nodes(
+    process: &Process,
+    jobs: &WorkQueue<Job>,
+    book: &Arc<Mutex<PodBook>>,
+    group_pause: Duration,
+) -> Mirror<Node> {
+    let (jobs, book) = (jobs.clone(), Arc::clone(book));
+    let builder = Mirror::<Node>::builder().trim(trim_node).hear(move |change| {
+        let read = |node: &Node| GpuLabels::of(node);
+        let now = read(change.object());
+        if let Change::Changed(old, _) = change {
+            let old = read(old);
+            if old == now {
+                return;
+            }
+            if old.memory == now.memory {
+                jobs.add_after(Job::Node(change.object().name_any()), NODE_PAUSE);
+                return;
+            }
+        }
+        let name = change.object().name_any();
+        for group in book.lock().groups_by_memory(&name) {
+            jobs.add_after(Job::Group(group), group_pause);
+        }
+        jobs.add_after(Job::Node(name), NODE_PAUSE);
+    });
+    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+}
+
+/// Only what tells of GPUs stays.
+fn trim_node(node: &mut Node) {
+    node.metadata.annotations = None;
+    node.spec = None;
+    if let Some(labels) = &mut node.metadata.labels {
+        labels.retain(|name, _| name.starts_with("nvidia.com/gpu."));
+    }
+    if let Some(status) = &mut node.status {
+        let (allocatable, capacity) = (status.allocatable.take(), status.capacity.take());
+        let info = status.node_info.take();
+        *status =
+            k8s_openapi::api::core::v1::NodeStatus { allocatable, capacity, node_info: info, ..Default::default() };
+    }
+}
+
+fn mirror_classes(
+    process: &Process,
+    jobs: &WorkQueue<Job>,
+    groups: &Mirror<PodGroup>,
+    priorities: &Arc<RwLock<Priorities>>,
+    pause: Duration,
+) -> Mirror<PriorityClass> {
+    let (jobs, groups, priorities) = (jobs.clone(), groups.clone(), Arc::clone(priorities));
+    let builder = Mirror::<PriorityClass>::builder().hear(move |change| {
+        let class = change.object();
+        match change {
+            Change::Removed(_) => priorities.write().remove(&class.name_any()),
+            _ => priorities.write().insert(class.name_any(), class.value, class.global_default.unwrap_or(false)),
+        }
+        for group in groups.all() {
+            jobs.add_after(Job::Group(Key::of(group.as_ref())), pause);
+        }
+    });
+    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+}
+
+fn mirror_claims(
+    process: &Process,
+    jobs: &WorkQueue<Job>,
+    book: &Arc<Mutex<PodBook>>,
+    pause: Duration,
+) -> Mirror<ResourceClaim> {
+    let (jobs, book) = (jobs.clone(), Arc::clone(book));
+    let builder = Mirror::<ResourceClaim>::builder()
+        .trim(|claim| {
+            claim.metadata.annotations = None;
+            claim.metadata.labels = None;
+        })
+        .hear(move |change| {
+            let key = Key::of(change.object().as_ref());
+            for group in book.lock().groups_with_claim(&key.to_string()) {
+                jobs.add_after(Job::Group(group), pause);
+            }
+        });
+    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+}
+
+fn watch_pods(
+    process: &Process,
+    options: &Options,
+    jobs: &WorkQueue<Job>,
+    book: &Arc<Mutex<PodBook>>,
+) -> latest::Receiver<bool> {
+    let (complete, receiver) = latest::channel(false);
+    let (jobs, book, pause) = (jobs.clone(), Arc::clone(book), options.group_pause());
+    let selected = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
+    let api: Api<Pod> = Api::all(process.client.clone());
+    let tell = move |news| {
+        let (touched, listed) = {
+            let mut book = book.lock();
+            (book.take(news), book.is_complete())
+        };
+        for group in touched {
+            jobs.add_after(Job::Group(group), pause);
+        }
+        complete.send_if_modified(|known| std::mem::replace(known, listed) != listed);
+    };
+    let (health, cancel) = (process.health.clone(), process.cancel.clone());
+    tokio::spawn(watch::run(api, selected, "watch of pods".to_owned(), health, cancel, tell));
+    receiver
+}

@@ -1,0 +1,30 @@
+//! What the one task that owns the model is told.
+
+use kai_api::SchedulingShard;
+use kai_convert::{Kind, Object};
+use kai_kit::watch::News;
+
+use crate::outcome::Outcome;
+
+/// One piece of news.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// A watch told something.
+    Watched {
+        /// Which set of watches: those of an earlier model no longer count.
+        epoch: u64,
+        /// Of which kind.
+        kind: Kind,
+        /// What.
+        news: News<Box<Object>>,
+    },
+    /// The watch of shards told something.
+    Shard {
+        /// Which set of watches.
+        epoch: u64,
+        /// What.
+        news: News<Box<SchedulingShard>>,
+    },
+    /// A write ended.
+    Written(Outcome),
+}

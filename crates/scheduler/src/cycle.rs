@@ -1,0 +1,179 @@
+//! One cycle: decide, put the decisions into the model, begin to write them, say why the rest waits.
+
+mod explain;
+mod told;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kai_convert::GroupNote;
+use kai_core::{
+    plan::{Cause, Plan},
+    time::Time,
+};
+use kai_kit::events::Kind;
+use tokio::time::Instant;
+
+use self::told::Told;
+use crate::{
+    isolate,
+    scheduler::{CYCLE, Scheduler},
+    write::{bind, evict, note},
+};
+
+/// After a failure that no group is to blame for, nothing is decided for so long.
+const REST: Duration = Duration::from_secs(30);
+
+impl Scheduler {
+    /// Runs a cycle.
+    pub(crate) fn cycle(&mut self) {
+        let begun = Instant::now();
+        *self.cycle_began.lock() = Some(begun);
+        let first_change = self.close_window();
+        let now = self.now();
+        let deltas = self.model.converter.tell_time(now);
+        self.model.feed(deltas);
+        if let Some(deltas) = self.model.kept.take()
+            && !self.isolate(&deltas, now)
+        {
+            return;
+        }
+        self.drop_requests();
+        let before: Vec<_> = self.model.cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
+        self.model.cluster.settle();
+        let plan = match isolate::plan(self.planner, &mut self.model.cluster, now, &self.policy) {
+            Ok(plan) => plan,
+            Err(failure) => {
+                tracing::error!(failure, "deciding failed: everything is read again to find out why");
+                self.metrics.panics.inc();
+                self.begin_again();
+                return;
+            }
+        };
+        self.metrics.decide.observe(begun.elapsed().as_secs_f64() * 1000.0);
+        self.metrics.count(&plan, &self.model.cluster, &self.pool());
+        self.model.record(now, &self.policy, &plan);
+        let told = Told::of(&plan, &self.model, &before);
+        let waiting = !plan.reasons.is_empty() || !told.pipelined.is_empty();
+        let delays = delays(&plan);
+        self.carry_out(&told, now);
+        self.say(&told);
+        self.model.changed = false;
+        self.plan_next(waiting, delays, now);
+        self.metrics.cycle.set(first_change.unwrap_or(begun).elapsed().as_secs_f64() * 1000.0);
+        *self.cycle_began.lock() = None;
+        self.process.health.ready(CYCLE);
+    }
+
+    /// Finds the groups with which deciding fails; whether deciding works without them.
+    fn isolate(&mut self, deltas: &[kai_core::delta::Delta], now: Time) -> bool {
+        match isolate::isolate(self.planner, deltas, now, &self.policy) {
+            Ok(found) => {
+                self.model.cluster = found.cluster;
+                for (group, quarantine) in found.culprits {
+                    tracing::error!(group, what = quarantine.what, "left out");
+                    if let Some(reference) = self.model.notes.group_reference(&group) {
+                        let text = quarantine.what.clone();
+                        self.process.events.tell_of(reference, Kind::Warning, "InternalError", text, BTreeMap::new());
+                    }
+                    self.model.quarantine.insert(group, quarantine);
+                }
+                true
+            }
+            Err(failure) => {
+                tracing::error!(failure, "deciding fails whoever is left out");
+                self.process.health.not_ready(CYCLE, failure);
+                self.begin_again();
+                self.rest(REST);
+                false
+            }
+        }
+    }
+
+    /// BindRequests to nodes that are gone lead nowhere.
+    fn drop_requests(&mut self) {
+        let pool = self.settings_pool();
+        let mut lost = Vec::new();
+        for key in &self.model.binds.open {
+            let Some(note) = self.model.binds.known.get(key) else { continue };
+            let node = self.model.cluster.node(&note.node);
+            let exists =
+                node.and_then(|node| self.model.cluster.nodes.get(node.index())).is_some_and(|node| node.exists);
+            let waits = self.model.notes.pods.get(key.as_str()).is_some_and(|pod| pod.waits);
+            let ours = note.pool == pool && !self.model.binds.unconfirmed.contains_key(key);
+            if !exists && waits && ours && !note.uid.is_empty() && !self.model.binds.dropping.contains(&note.uid) {
+                lost.push((key.clone(), note.uid.clone()));
+            }
+        }
+        for (key, uid) in lost {
+            self.model.binds.dropping.insert(uid.clone());
+            self.writer.begin(|around| bind::drop_request(around, key, uid));
+        }
+    }
+
+    /// The value of the node pool's label on objects of this scheduler.
+    fn settings_pool(&self) -> Option<String> {
+        self.model.settings.pool.as_ref().and_then(|pool| pool.value.clone())
+    }
+
+    /// Puts decisions into the model, then begins to write them.
+    fn carry_out(&mut self, told: &Told, now: Time) {
+        let mut notes: BTreeMap<String, Vec<GroupNote>> = told.notes.clone();
+        for eviction in &told.evictions {
+            self.model.evict(&eviction.uid, now);
+            let entry = notes.entry(eviction.group.clone()).or_default();
+            if !entry.contains(&GroupNote::Evicted(now)) {
+                entry.push(GroupNote::Evicted(now));
+            }
+        }
+        for (key, request) in &told.binds {
+            let mut request = request.clone();
+            self.model.binds.hand_on(key, &mut request.object, now.0);
+            let failed = self.model.binds.known.get(key).filter(|known| known.failed && !known.uid.is_empty());
+            let previous = failed.map(|known| known.uid.clone());
+            let Some(pod) = self.model.notes.pod_reference(key) else { continue };
+            self.model.decide(key, Box::new(request.object.clone()));
+            let bind = bind::Bind { key: key.clone(), request, previous, pod };
+            self.writer.begin(|around| bind::write(around, bind));
+        }
+        for eviction in &told.evictions {
+            let Some(pod) = self.model.notes.pod_reference(&eviction.pod) else { continue };
+            let evict = evict::Evict {
+                pod,
+                group: self.model.notes.group_reference(&eviction.group),
+                text: eviction.text.clone(),
+                annotations: eviction.annotations.clone(),
+            };
+            self.writer.begin(|around| evict::write(around, evict));
+        }
+        for (group, notes) in notes {
+            for note in &notes {
+                let deltas = self.model.converter.group_noted(&group, *note);
+                self.model.feed(deltas);
+            }
+            self.writer.begin(|around| note::write(around, group, notes));
+        }
+    }
+
+    /// When time alone makes the next cycle worth while.
+    fn plan_next(&mut self, waiting: bool, delays: Option<Time>, now: Time) {
+        let cluster = &self.model.cluster;
+        let aging = !cluster.suspects.is_empty() || !cluster.terminating.is_empty();
+        if waiting || aging {
+            self.look_again(self.options.period());
+        }
+        for moment in [delays, self.model.converter.next_veto_end()].into_iter().flatten() {
+            let pause = u64::try_from(moment.since(now).0).unwrap_or(0);
+            self.look_again(Duration::from_millis(pause.max(1)));
+        }
+    }
+}
+
+/// When the first preemption delay ends.
+fn delays(plan: &Plan) -> Option<Time> {
+    let causes = plan.reasons.iter().flat_map(|refusal| &refusal.causes);
+    let ends = causes.filter_map(|cause| match cause {
+        Cause::PreemptionDelayNotElapsed { until } => Some(*until),
+        _ => None,
+    });
+    ends.min()
+}

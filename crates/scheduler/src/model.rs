@@ -1,0 +1,358 @@
+//! The model of the cluster: what watches told and what was decided since, as the core sees it.
+//!
+//! Everything that reaches the core goes through [`Model::feed`], which passes over what changes nothing. So heartbeats and our own
+//! status writes start no cycle.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io::BufWriter,
+};
+
+use jiff::Timestamp;
+use kai_api::names::{bind_errors, bind_phases};
+use kai_convert::{Converter, Kind, Object, Settings, Veto};
+use kai_core::{Cluster, delta::Delta, plan::Plan, policy::Policy, time::Time};
+use kai_kit::watch::News;
+use kai_trace::Recorder;
+use serde_json::json;
+
+use crate::{
+    bind_note::{Binds, Heard, Unconfirmed},
+    fingerprint,
+    notes::Notes,
+    watches::KINDS,
+};
+
+/// A group that is left out because deciding about it failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Quarantine {
+    /// What is said about it.
+    pub(crate) what: String,
+    /// Stands for the group as it was: another one is tried again.
+    pub(crate) print: u64,
+}
+
+/// The model.
+pub(crate) struct Model {
+    /// Which objects count.
+    pub(crate) settings: Settings,
+    /// From objects to deltas.
+    pub(crate) converter: Converter,
+    /// From deltas to plans.
+    pub(crate) cluster: Cluster,
+    /// What is kept of pods and groups.
+    pub(crate) notes: Notes,
+    /// What is kept of BindRequests.
+    pub(crate) binds: Binds,
+    /// Pods whose deletion is being asked for, by uid.
+    pub(crate) evicting: BTreeMap<String, Time>,
+    /// Groups that are left out.
+    pub(crate) quarantine: BTreeMap<String, Quarantine>,
+    /// Whether anything changed since the last cycle.
+    pub(crate) changed: bool,
+    /// All deltas since the model was begun, while a culprit is searched for.
+    pub(crate) kept: Option<Vec<Delta>>,
+    /// The trace.
+    pub(crate) recorder: Option<Recorder<BufWriter<File>>>,
+    /// Names of each kind, to see what a new list no longer has.
+    names: BTreeMap<Kind, BTreeSet<(String, String)>>,
+    /// Names that the list under way has not mentioned yet, and names of requests that were confirmed meanwhile.
+    listing: BTreeMap<Kind, BTreeSet<(String, String)>>,
+    /// Kinds whose first list is complete.
+    listed: BTreeSet<Kind>,
+    /// Stands for the last delta about each object.
+    prints: BTreeMap<String, u64>,
+}
+
+impl Model {
+    /// A model that knows of nothing yet.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            converter: Converter::new(settings.clone()),
+            settings,
+            cluster: Cluster::new(),
+            notes: Notes::default(),
+            binds: Binds::default(),
+            evicting: BTreeMap::new(),
+            quarantine: BTreeMap::new(),
+            changed: false,
+            kept: None,
+            recorder: None,
+            names: BTreeMap::new(),
+            listing: BTreeMap::new(),
+            listed: BTreeSet::new(),
+            prints: BTreeMap::new(),
+        }
+    }
+
+    /// The same settings and unfinished writes, but nothing known: everything will be listed again, and the deltas are kept.
+    pub(crate) fn begin_again(&mut self) {
+        let old = std::mem::replace(self, Self::new(self.settings.clone()));
+        self.binds.unconfirmed = old.binds.unconfirmed;
+        self.evicting = old.evicting;
+        self.quarantine = old.quarantine;
+        self.kept = Some(Vec::new());
+        // A trace must begin with an empty cluster: the old one ends here.
+        finish(old.recorder);
+    }
+
+    /// The kinds that were not listed yet.
+    pub(crate) fn missing_lists(&self) -> impl Iterator<Item = Kind> {
+        KINDS.iter().copied().filter(|kind| !self.listed.contains(kind))
+    }
+
+    /// Takes what a watch told.
+    pub(crate) fn take(&mut self, kind: Kind, news: News<Box<Object>>) {
+        match news {
+            News::Begin => {
+                self.listing.insert(kind, self.names.get(&kind).cloned().unwrap_or_default());
+            }
+            News::Listed(object) => {
+                if let Some(open) = self.listing.get_mut(&kind) {
+                    open.remove(&name_of(&object));
+                }
+                self.apply(*object);
+            }
+            News::Complete => {
+                for (namespace, name) in self.listing.remove(&kind).unwrap_or_default() {
+                    self.remove(kind, &namespace, &name);
+                }
+                if self.listed.insert(kind) {
+                    self.first_list(kind);
+                }
+            }
+            News::Applied(object) => self.apply(*object),
+            News::Deleted(object) => {
+                let (namespace, name) = name_of(&object);
+                if let Object::BindRequest(request) = &*object {
+                    let key = format!("{namespace}/{name}");
+                    if let Some(unconfirmed) = self.binds.unconfirmed.get_mut(&key) {
+                        unconfirmed.heard = Some(Heard::Gone(request.metadata.uid.clone()));
+                        return;
+                    }
+                    // The end of an older request of the same name: a newer one is known.
+                    let known = self.binds.known.get(&key);
+                    if known.is_some_and(|known| Some(&known.uid) != request.metadata.uid.as_ref()) {
+                        return;
+                    }
+                }
+                self.remove(kind, &namespace, &name);
+            }
+        }
+    }
+
+    /// Decisions that are being written are part of a model that was begun again.
+    fn first_list(&mut self, kind: Kind) {
+        if kind == Kind::BindRequest {
+            let requests: Vec<_> = self.binds.unconfirmed.values().map(|one| one.request.clone()).collect();
+            for request in requests {
+                let deltas = self.converter.apply(&Object::BindRequest(request));
+                self.feed(deltas);
+            }
+        }
+        if kind == Kind::Pod {
+            for (uid, since) in self.evicting.clone() {
+                let deltas = self.converter.pod_leaves(&uid, since);
+                self.feed(deltas);
+            }
+        }
+    }
+
+    /// Puts an eviction into the model before it is written.
+    pub(crate) fn evict(&mut self, uid: &str, since: Time) {
+        self.evicting.insert(uid.to_owned(), since);
+        let deltas = self.converter.pod_leaves(uid, since);
+        self.feed(deltas);
+    }
+
+    /// A node is not to be tried for a pod though no BindRequest says so.
+    pub(crate) fn veto(&mut self, key: &str, veto: Veto) {
+        let Some(pod) = self.notes.pods.get(key) else { return };
+        let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
+        let request = json!({"apiVersion": "scheduling.run.ai/v1alpha2", "kind": "BindRequest",
+            "metadata": {"name": name, "namespace": namespace,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": &*pod.uid}]},
+            "spec": {"podName": name, "selectedNode": veto.node},
+            "status": {"phase": bind_phases::FAILED, "errorClass": bind_errors::REFUSED, "reason": veto.reason,
+                "failedAttempts": 1,
+                "nextRetry": Timestamp::from_millisecond(veto.until).unwrap_or_default().to_string()}});
+        if let Ok(request) = serde_json::from_value::<kai_api::BindRequest>(request) {
+            self.binds.keep(&request, None);
+            let deltas = self.converter.apply(&Object::BindRequest(Box::new(request)));
+            self.feed(deltas);
+        }
+    }
+
+    /// Takes an object that is new or changed.
+    pub(crate) fn apply(&mut self, object: Object) {
+        let name = name_of(&object);
+        match &object {
+            Object::Pod(pod) => self.notes.pod(pod, &self.settings),
+            Object::PodGroup(group) => self.notes.group(group),
+            Object::BindRequest(request) => {
+                let key = format!("{}/{}", name.0, name.1);
+                if let Some(unconfirmed) = self.binds.unconfirmed.get_mut(&key) {
+                    unconfirmed.heard = Some(Heard::There(request.clone()));
+                    return;
+                }
+                let pool = self.settings.pool.as_ref().map(|pool| pool.label.as_str());
+                self.binds.keep(request, pool);
+            }
+            _ => {}
+        }
+        self.names.entry(object.kind()).or_default().insert(name);
+        let deltas = self.converter.apply(&object);
+        self.feed(deltas);
+    }
+
+    /// Takes the news that an object is gone.
+    pub(crate) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            Kind::Pod => self.notes.pod_gone(&format!("{namespace}/{name}")),
+            Kind::PodGroup => {
+                self.notes.group_gone(&format!("{namespace}/{name}"));
+                self.quarantine.remove(&format!("{namespace}/{name}"));
+            }
+            Kind::BindRequest => {
+                let key = format!("{namespace}/{name}");
+                if self.binds.unconfirmed.contains_key(&key) {
+                    // Whether it is there is what its writer is about to find out.
+                    return;
+                }
+                self.binds.forget(&key);
+            }
+            _ => {}
+        }
+        if let Some(names) = self.names.get_mut(&kind) {
+            names.remove(&(namespace.to_owned(), name.to_owned()));
+        }
+        let deltas = self.converter.remove(kind, namespace, name);
+        self.feed(deltas);
+    }
+
+    /// Puts a decision into the model before it is written.
+    pub(crate) fn decide(&mut self, key: &str, request: Box<kai_api::BindRequest>) {
+        let deltas = self.converter.apply(&Object::BindRequest(request.clone()));
+        self.binds.unconfirmed.insert(key.to_owned(), Unconfirmed { request, heard: None });
+        self.feed(deltas);
+    }
+
+    /// Takes what is there after a decision was written, or that nothing is.
+    pub(crate) fn confirm(&mut self, key: &str, found: Option<Box<kai_api::BindRequest>>) {
+        let Some(unconfirmed) = self.binds.unconfirmed.remove(key) else { return };
+        let version = |request: &kai_api::BindRequest| -> u64 {
+            request.metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+        };
+        let latest = match (found, unconfirmed.heard) {
+            (Some(found), Some(Heard::There(heard))) if version(&heard) > version(&found) => Some(heard),
+            // The watch may have told of its end before the answer came; or of the end of its predecessor.
+            (Some(found), Some(Heard::Gone(uid))) => Some(found).filter(|found| found.metadata.uid != uid),
+            (Some(found), _) => Some(found),
+            (None, Some(Heard::There(heard))) => Some(heard),
+            (None, _) => None,
+        };
+        let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
+        match latest {
+            Some(request) => {
+                // A list that began before the request was made does not know of it.
+                if let Some(open) = self.listing.get_mut(&Kind::BindRequest) {
+                    open.remove(&(namespace.to_owned(), name.to_owned()));
+                }
+                self.apply(Object::BindRequest(request));
+            }
+            None => self.remove(Kind::BindRequest, namespace, name),
+        }
+    }
+
+    /// Hands deltas to the core, but for those that change nothing.
+    pub(crate) fn feed(&mut self, deltas: Vec<Delta>) {
+        for mut delta in deltas {
+            self.leave_out(&mut delta);
+            let (key, gone) = key_of(&delta);
+            if gone {
+                let known = self.prints.remove(&key).is_some();
+                if !known && !matches!(delta, Delta::PodLeaves { .. }) {
+                    continue;
+                }
+            } else {
+                let print = fingerprint::of(&delta);
+                if self.prints.insert(key, print) == Some(print) {
+                    continue;
+                }
+            }
+            self.changed = true;
+            if let Some(recorder) = &mut self.recorder
+                && let Err(error) = recorder.delta(&delta)
+            {
+                tracing::warn!(%error, "recording ends");
+                self.recorder = None;
+            }
+            if let Some(kept) = &mut self.kept {
+                kept.push(delta.clone());
+            }
+            self.cluster.apply(delta);
+        }
+    }
+
+    /// Marks groups that are left out.
+    fn leave_out(&mut self, delta: &mut Delta) {
+        let Delta::PodGroup(group) = delta else { return };
+        let Some(quarantine) = self.quarantine.get(&group.key) else { return };
+        if fingerprint::of(group) == quarantine.print {
+            group.invalid = Some(quarantine.what.clone());
+        } else {
+            self.quarantine.remove(&group.key);
+        }
+    }
+
+    /// Writes a cycle to the trace.
+    pub(crate) fn record(&mut self, now: Time, policy: &Policy, plan: &Plan) {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = recorder.cycle(now, policy, plan)
+        {
+            tracing::warn!(%error, "recording ends");
+            self.recorder = None;
+        }
+    }
+
+    /// Ends the trace.
+    pub(crate) fn finish(&mut self) {
+        finish(self.recorder.take());
+    }
+}
+
+fn finish(recorder: Option<Recorder<BufWriter<File>>>) {
+    if let Some(recorder) = recorder
+        && let Err(error) = recorder.finish()
+    {
+        tracing::warn!(%error, "the trace is not complete");
+    }
+}
+
+/// Namespace and name; objects in namespaces without a written one are in `default`.
+fn name_of(object: &Object) -> (String, String) {
+    let (namespace, name) = object.name();
+    (namespace.to_owned(), name.to_owned())
+}
+
+/// Which object a delta is about, and whether that is gone.
+fn key_of(delta: &Delta) -> (String, bool) {
+    match delta {
+        Delta::Node(node) => (format!("node {}", node.name), false),
+        Delta::NodeGone(name) => (format!("node {name}"), true),
+        Delta::Queue(queue) => (format!("queue {}", queue.name), false),
+        Delta::QueueGone(name) => (format!("queue {name}"), true),
+        Delta::PodGroup(group) => (format!("group {}", group.key), false),
+        Delta::PodGroupGone(key) => (format!("group {key}"), true),
+        Delta::Pod(pod) => (format!("pod {}", pod.uid), false),
+        // What the object says next counts again, whatever it said before.
+        Delta::PodGone(uid) | Delta::PodLeaves { uid, .. } => (format!("pod {uid}"), true),
+        Delta::Topology(topology) => (format!("topology {}", topology.name), false),
+        Delta::TopologyGone(name) => (format!("topology {name}"), true),
+        Delta::Claim(claim) => (format!("claim {}", claim.key), false),
+        Delta::ClaimGone(key) => (format!("claim {key}"), true),
+        Delta::DeviceResource(resource) => (format!("resource {}", resource.resource), false),
+        Delta::DeviceResourceGone(name) => (format!("resource {name}"), true),
+    }
+}

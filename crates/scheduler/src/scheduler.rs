@@ -1,0 +1,326 @@
+//! The task that owns the model: takes changes, opens a window at the first, runs a cycle when it closes.
+
+use std::{collections::BTreeMap, fs::File, io::BufWriter, sync::Arc, time::Duration};
+
+use kai_api::SchedulingShard;
+use kai_convert::policy;
+use kai_core::{plan::Verdict, policy::Policy, time::Time};
+use kai_kit::{Process, watch::News};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Error, Options, Planner,
+    change::Change,
+    leader,
+    metrics::Metrics,
+    model::Model,
+    outcome::{Bound, Outcome},
+    snapshot,
+    status::Statuses,
+    watches::Watches,
+    write::Writer,
+};
+
+/// How many changes are taken at once.
+const BATCH: usize = 4096;
+/// How often it is seen whether a cycle takes too long, at most.
+const LOOK: Duration = Duration::from_secs(5);
+/// The condition of readiness that the cycle is.
+pub(crate) const CYCLE: &str = "cycle";
+
+/// The scheduler.
+pub(crate) struct Scheduler {
+    pub(crate) process: Process,
+    pub(crate) options: Options,
+    pub(crate) planner: Planner,
+    pub(crate) model: Model,
+    pub(crate) policy: Policy,
+    pub(crate) writer: Writer,
+    pub(crate) statuses: Statuses,
+    pub(crate) metrics: Metrics,
+    /// What is wrong with objects, as it was told.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Pods that were told that they will be placed, by key, and where.
+    pub(crate) pipelined: BTreeMap<String, String>,
+    /// When time alone makes a cycle worth while.
+    pub(crate) next_time: Option<Instant>,
+    /// When the cycle under way began.
+    pub(crate) cycle_began: Arc<Mutex<Option<Instant>>>,
+    not_before: Option<Instant>,
+    shards: BTreeMap<String, SchedulingShard>,
+    shards_listed: bool,
+    /// When the first change of the window came, and the last.
+    window: Option<(Instant, Instant)>,
+    epoch: u64,
+    watching: CancellationToken,
+    changes: mpsc::UnboundedSender<Change>,
+    tasks: JoinSet<()>,
+}
+
+/// Runs until the process ends.
+pub(crate) async fn run(process: Process, options: Options, planner: Planner) -> Result<(), Error> {
+    let (changes, mut waiting) = mpsc::unbounded_channel();
+    let (leading, mut leads) = watch::channel(!options.leader_elect);
+    let mut model = Model::new(options.settings());
+    model.recorder = recorder(&options)?;
+    process.health.not_ready(CYCLE, "none was run yet");
+    let mut tasks = JoinSet::new();
+    if options.leader_elect {
+        tasks.spawn(leader::follow(process.clone(), options.lease(), leading));
+    }
+    if options.plugin_server_port != 0 {
+        snapshot::serve(&process, &options, &mut tasks).await?;
+    }
+    let statuses = Statuses::new(process.clone(), leads.clone());
+    tasks.spawn(statuses.clone().run(options.num_of_status_recording_workers));
+    let mut scheduler = Scheduler {
+        writer: Writer::new(process.clone(), &options, changes.clone(), leads.clone()),
+        metrics: Metrics::register(&process.metrics),
+        policy: policy::default_policy(),
+        verdicts: Vec::new(),
+        pipelined: BTreeMap::new(),
+        next_time: None,
+        cycle_began: Arc::default(),
+        not_before: None,
+        shards: BTreeMap::new(),
+        shards_listed: false,
+        window: None,
+        epoch: 0,
+        watching: process.cancel.child_token(),
+        process,
+        options,
+        planner,
+        model,
+        statuses,
+        changes,
+        tasks,
+    };
+    scheduler.watch();
+    scheduler.watch_over_cycles();
+    let mut batch = Vec::new();
+    loop {
+        let due = scheduler.due();
+        tokio::select! {
+            biased;
+            () = scheduler.process.cancel.cancelled() => break,
+            _ = waiting.recv_many(&mut batch, BATCH) => {
+                for change in batch.drain(..) {
+                    scheduler.take(change);
+                }
+            }
+            Ok(()) = leads.changed() => {
+                scheduler.leads_changed(*leads.borrow_and_update());
+            }
+            () = until(due), if due.is_some() => {}
+        }
+        if *leads.borrow() && scheduler.is_due() {
+            scheduler.cycle();
+        } else if !*leads.borrow() && scheduler.is_synced() {
+            scheduler.process.health.ready(CYCLE);
+        }
+    }
+    scheduler.model.finish();
+    Ok(())
+}
+
+fn recorder(options: &Options) -> Result<Option<kai_trace::Recorder<BufWriter<File>>>, Error> {
+    let Some(path) = &options.record else { return Ok(None) };
+    let failed = |source| Error::Record { path: path.display().to_string(), source };
+    let file = File::create(path).map_err(failed)?;
+    let recorder = kai_trace::Recorder::new(BufWriter::new(file));
+    recorder.map(Some).map_err(|error| failed(std::io::Error::other(error)))
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Scheduler {
+    fn watch(&mut self) {
+        self.watching = self.process.cancel.child_token();
+        Watches {
+            process: &self.process,
+            epoch: self.epoch,
+            changes: self.changes.clone(),
+            cancel: self.watching.clone(),
+            tasks: &mut self.tasks,
+        }
+        .start();
+    }
+
+    /// A cycle that takes too long makes the process unready.
+    fn watch_over_cycles(&mut self) {
+        let (process, began) = (self.process.clone(), Arc::clone(&self.cycle_began));
+        let longest = Duration::from_secs(self.options.longest_cycle);
+        self.tasks.spawn(async move {
+            while process.sleep(longest.max(LOOK)).await {
+                if began.lock().is_some_and(|began| began.elapsed() > longest) {
+                    process.health.not_ready(CYCLE, format!("takes longer than {} s", longest.as_secs()));
+                }
+            }
+        });
+    }
+
+    /// The time, as the core counts it.
+    pub(crate) fn now(&self) -> Time {
+        Time(self.process.now().as_millisecond())
+    }
+
+    fn is_synced(&self) -> bool {
+        self.shards_listed && self.model.missing_lists().next().is_none()
+    }
+
+    /// When the next cycle is to be run, if anything is known about that.
+    fn due(&self) -> Option<Instant> {
+        if !self.is_synced() || !self.writer.leads() {
+            return None;
+        }
+        let window = self.window.map(|(first, last)| {
+            let longest = first + self.options.longest_window();
+            (last + self.options.window()).min(longest)
+        });
+        let due = [window, self.next_time].into_iter().flatten().min();
+        due.map(|due| self.not_before.map_or(due, |earliest| due.max(earliest)))
+    }
+
+    fn is_due(&self) -> bool {
+        self.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    fn leads_changed(&mut self, leads: bool) {
+        if leads {
+            // What another replica wrote meanwhile is known from the watches; what it was about to say is not.
+            self.open_window();
+        }
+    }
+
+    pub(crate) fn open_window(&mut self) {
+        let now = Instant::now();
+        self.window = Some((self.window.map_or(now, |(first, _)| first), now));
+    }
+
+    /// A cycle begins: what comes from now on is for the next. When the first change came.
+    pub(crate) fn close_window(&mut self) -> Option<Instant> {
+        self.next_time = None;
+        self.not_before = None;
+        self.model.changed = false;
+        self.window.take().map(|(first, _)| first)
+    }
+
+    /// Nothing is decided for some time.
+    pub(crate) fn rest(&mut self, pause: Duration) {
+        self.not_before = Some(Instant::now() + pause);
+    }
+
+    fn take(&mut self, change: Change) {
+        let synced = self.is_synced();
+        match change {
+            Change::Watched { epoch, kind, news } if epoch == self.epoch => self.model.take(kind, news),
+            Change::Shard { epoch, news } if epoch == self.epoch => self.take_shard(news),
+            Change::Written(outcome) => self.take_outcome(outcome),
+            // Watches of a model that was thrown away.
+            Change::Watched { .. } | Change::Shard { .. } => {}
+        }
+        if self.model.changed || (self.is_synced() && !synced) {
+            self.model.changed = false;
+            self.open_window();
+        }
+    }
+
+    fn take_outcome(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Bound { key, result } => match result {
+                Bound::There(request) => self.model.confirm(&key, Some(request)),
+                Bound::Missing => self.model.confirm(&key, None),
+                Bound::Refused(veto) => {
+                    self.model.confirm(&key, None);
+                    self.model.veto(&key, veto);
+                }
+            },
+            Outcome::Evicted { uid, stays } => {
+                self.model.evicting.remove(&uid);
+                if let Some(pod) = stays {
+                    self.model.converter.pod_stays(&uid);
+                    self.model.apply(kai_convert::Object::Pod(pod));
+                }
+            }
+            Outcome::Noted { group, failed } => {
+                for note in failed {
+                    let deltas = self.model.converter.group_not_noted(&group, note);
+                    self.model.feed(deltas);
+                }
+            }
+            Outcome::Dropped { key, uid, gone } => {
+                self.model.binds.dropping.remove(&uid);
+                let same = self.model.binds.known.get(&key).is_some_and(|known| known.uid == uid);
+                if gone && same {
+                    let (namespace, name) = key.split_once('/').unwrap_or(("default", &key));
+                    self.model.remove(kai_convert::Kind::BindRequest, namespace, name);
+                }
+            }
+        }
+    }
+
+    fn take_shard(&mut self, news: News<Box<SchedulingShard>>) {
+        match news {
+            News::Begin => self.shards.clear(),
+            News::Listed(shard) | News::Applied(shard) => {
+                self.shards.insert(shard.metadata.name.clone().unwrap_or_default(), *shard);
+            }
+            News::Deleted(shard) => drop(self.shards.remove(shard.metadata.name.as_deref().unwrap_or_default())),
+            News::Complete => self.shards_listed = true,
+        }
+        if !self.shards_listed {
+            return;
+        }
+        let mine = Some(self.options.partition_label_value.as_str());
+        let found = self.shards.values().find(|shard| shard.spec.partition_label_value.as_deref().or(Some("")) == mine);
+        let (policy, complaints) =
+            found.map_or_else(|| (policy::default_policy(), Vec::new()), |shard| policy::from_shard(&shard.spec));
+        if policy != self.policy {
+            tracing::info!(shard = ?found.and_then(|shard| shard.metadata.name.as_ref()), "policy changed");
+            self.policy = policy;
+            self.model.changed = true;
+        }
+        if let Some(shard) = found {
+            for complaint in complaints {
+                self.process.events.tell(shard, kai_kit::events::Kind::Warning, "InvalidSetting", complaint);
+            }
+        }
+    }
+
+    /// Nothing of the model can be trusted: everything is listed again.
+    pub(crate) fn begin_again(&mut self) {
+        self.watching.cancel();
+        self.epoch += 1;
+        self.shards_listed = false;
+        self.shards.clear();
+        self.model.begin_again();
+        self.window = None;
+        self.next_time = None;
+        self.watch();
+    }
+
+    /// Looks again after some time at the latest.
+    pub(crate) fn look_again(&mut self, pause: Duration) {
+        let at = Instant::now() + pause;
+        self.next_time = Some(self.next_time.map_or(at, |known| known.min(at)));
+    }
+
+    /// The name of the node pool in conditions.
+    pub(crate) fn pool(&self) -> Arc<str> {
+        match self.options.partition_label_value.as_str() {
+            "" => "default".into(),
+            pool => pool.into(),
+        }
+    }
+}

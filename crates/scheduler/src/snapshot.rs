@@ -1,0 +1,170 @@
+//! Everything that decisions are made from, as a scenario: `kai scenario run` of it decides the same.
+//!
+//! Objects are read when somebody asks: nothing is kept for it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use axum::{
+    Router,
+    http::{Request, StatusCode},
+    routing::get,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kai_api::{SchedulingShard, names::objects};
+use kai_convert::{Settings, policy};
+use kai_core::policy::Policy;
+use kai_kit::{Class, Process, classify};
+use kube::{Api, Client, api::ListParams, core::PartialObjectMeta};
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+
+use crate::{Error, Options};
+
+/// The kinds that decisions depend on: path, API version, kind, whether the node pool divides them.
+const KINDS: &[(&str, &str, &str, bool)] = &[
+    ("/api/v1/nodes", "v1", "Node", true),
+    ("/api/v1/namespaces", "v1", "Namespace", false),
+    ("/api/v1/persistentvolumeclaims", "v1", "PersistentVolumeClaim", false),
+    ("/api/v1/persistentvolumes", "v1", "PersistentVolume", false),
+    ("/apis/storage.k8s.io/v1/storageclasses", "storage.k8s.io/v1", "StorageClass", false),
+    ("/apis/scheduling.k8s.io/v1/priorityclasses", "scheduling.k8s.io/v1", "PriorityClass", false),
+    ("/apis/resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1", "ResourceClaim", false),
+    ("/apis/resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1", "ResourceSlice", false),
+    ("/apis/resource.k8s.io/v1/deviceclasses", "resource.k8s.io/v1", "DeviceClass", false),
+    (
+        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+        "topology.node.k8s.io/v1alpha2",
+        "NodeResourceTopology",
+        false,
+    ),
+    ("/apis/scheduling.run.ai/v2/queues", "scheduling.run.ai/v2", "Queue", true),
+    ("/apis/scheduling.run.ai/v2alpha2/podgroups", "scheduling.run.ai/v2alpha2", "PodGroup", true),
+    ("/apis/scheduling.run.ai/v1alpha2/bindrequests", "scheduling.run.ai/v1alpha2", "BindRequest", false),
+    ("/apis/kai.scheduler/v1alpha1/topologies", "kai.scheduler/v1alpha1", "Topology", false),
+    ("/api/v1/pods", "v1", "Pod", false),
+];
+
+/// The cluster as a scenario in JSON. `now` is written as its time.
+pub async fn snapshot(client: &Client, settings: &Settings, now: jiff::Timestamp) -> Result<String, kube::Error> {
+    let mut all = Vec::new();
+    for (path, version, kind, divided) in KINDS {
+        for mut object in list(client, path).await? {
+            if *divided && !in_pool(&object, settings) {
+                continue;
+            }
+            prepare(&mut object, version, kind, settings);
+            all.push(object);
+        }
+    }
+    let maps: Api<PartialObjectMeta<ConfigMap>> = Api::all(client.clone());
+    for map in maps.list(&ListParams::default()).await? {
+        // Only that they exist counts: what is in them is nobody's business.
+        all.push(json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": map.metadata.name, "namespace": map.metadata.namespace, "uid": map.metadata.uid}}));
+    }
+    let policy = current_policy(client, settings).await?;
+    let actions: Vec<&str> = policy.actions.iter().map(|action| policy::action_name(*action)).collect();
+    let scenario = json!({
+        "name": format!("captured at {now}"),
+        "kind": "single-action",
+        "action": actions.join(","),
+        "now": now.to_string(),
+        "config": config(&policy),
+        "objects": all,
+        "expect": {},
+    });
+    serde_json::to_string_pretty(&scenario).map_err(kube::Error::SerdeError)
+}
+
+async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
+    let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    match client.request::<Value>(request).await {
+        Ok(mut list) => Ok(match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        }),
+        // A kind that is not served has no objects.
+        Err(error) if classify(&error) == Class::Gone => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn in_pool(object: &Value, settings: &Settings) -> bool {
+    settings.pool.as_ref().is_none_or(|pool| {
+        let value = object.pointer("/metadata/labels").and_then(|labels| labels.get(&pool.label));
+        value.and_then(Value::as_str) == pool.value.as_deref()
+    })
+}
+
+/// Makes an item of a list an object of its own, for a scheduler with the default name.
+fn prepare(object: &mut Value, version: &str, kind: &str, settings: &Settings) {
+    if let Value::Object(fields) = object {
+        fields.insert("apiVersion".to_owned(), json!(version));
+        fields.insert("kind".to_owned(), json!(kind));
+    }
+    if let Some(Value::Object(metadata)) = object.pointer_mut("/metadata") {
+        metadata.remove("managedFields");
+        metadata.remove("resourceVersion");
+    }
+    if let Some(name) = object.pointer_mut("/spec/schedulerName")
+        && settings.scheduler != objects::SCHEDULER
+    {
+        if name.as_str() == Some(&settings.scheduler) {
+            *name = json!(objects::SCHEDULER);
+        } else if name.as_str() == Some(objects::SCHEDULER) {
+            *name = json!("another-scheduler");
+        }
+    }
+}
+
+async fn current_policy(client: &Client, settings: &Settings) -> Result<Policy, kube::Error> {
+    let api: Api<SchedulingShard> = Api::all(client.clone());
+    let shards = match api.list(&ListParams::default()).await {
+        Ok(shards) => shards.items,
+        Err(error) if classify(&error) == Class::Gone => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mine = settings.pool.as_ref().and_then(|pool| pool.value.clone()).unwrap_or_default();
+    let found = shards.iter().find(|shard| shard.spec.partition_label_value.clone().unwrap_or_default() == mine);
+    Ok(found.map_or_else(policy::default_policy, |shard| policy::from_shard(&shard.spec).0))
+}
+
+/// The policy in the words of scenarios.
+fn config(policy: &Policy) -> Value {
+    let plugins: Vec<Value> = policy::plugins_of(policy)
+        .into_iter()
+        .map(|plugin| json!({"name": plugin.name, "arguments": plugin.arguments}))
+        .collect();
+    let mut config = Map::new();
+    let most = policy.max_consolidation_victims.map_or(-1, i64::from);
+    config.insert("maxConsolidationPreemptees".to_owned(), json!(most));
+    config.insert("allowConsolidatingReclaim".to_owned(), json!(policy.consolidating_reclaim));
+    config.insert("defaultStalenessGracePeriod".to_owned(), json!(format!("{}ms", policy.staleness_grace.0)));
+    config.insert("tiers".to_owned(), json!([{"plugins": plugins}]));
+    Value::Object(config)
+}
+
+/// Serves `/get-snapshot` on loopback.
+pub(crate) async fn serve(process: &Process, options: &Options, tasks: &mut JoinSet<()>) -> Result<(), Error> {
+    let port = options.plugin_server_port;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let listener = tokio::net::TcpListener::bind(address).await.map_err(|source| Error::Serve { port, source })?;
+    let router = router(process.clone(), options.settings());
+    let cancel = process.cancel.clone();
+    tasks.spawn(async move {
+        let server = axum::serve(listener, router).with_graceful_shutdown(cancel.cancelled_owned());
+        if let Err(error) = server.await {
+            tracing::warn!(%error, "snapshots are no longer served");
+        }
+    });
+    Ok(())
+}
+
+/// The HTTP interface for snapshots.
+pub(crate) fn router(process: Process, settings: Settings) -> Router {
+    let answer = async move || match snapshot(&process.client, &settings, process.now()).await {
+        Ok(text) => (StatusCode::OK, [("content-type", "application/json")], text),
+        Err(error) => (StatusCode::BAD_GATEWAY, [("content-type", "text/plain")], error.to_string()),
+    };
+    Router::new().route("/get-snapshot", get(answer))
+}

@@ -1,0 +1,252 @@
+//! The watches. Objects are handed on and not kept; of ConfigMaps and namespaces only the metadata is asked for.
+//!
+//! Kinds that a cluster need not serve are looked for once a minute; while they are not there they count as listed and empty.
+
+use std::{fmt::Debug, time::Duration};
+
+use k8s_openapi::{
+    api::{
+        core::v1 as k8s,
+        resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
+        scheduling::v1::PriorityClass,
+        storage::v1::StorageClass,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kai_api::SchedulingShard;
+use kai_convert::{Kind, Object};
+use kai_kit::{
+    Class, Process, classify,
+    watch::{self, News},
+};
+use kube::{
+    Api, Resource,
+    api::ListParams,
+    core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
+    runtime::watcher,
+};
+use serde::de::DeserializeOwned;
+use tokio::{sync::mpsc::UnboundedSender, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::change::Change;
+
+/// How often a kind that is not served is looked for.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
+
+/// The kinds whose lists must be complete before anything is decided; shards are waited for too.
+pub(crate) const KINDS: &[Kind] = &[
+    Kind::Node,
+    Kind::Pod,
+    Kind::ConfigMap,
+    Kind::Namespace,
+    Kind::PersistentVolumeClaim,
+    Kind::PersistentVolume,
+    Kind::StorageClass,
+    Kind::PriorityClass,
+    Kind::ResourceClaim,
+    Kind::ResourceSlice,
+    Kind::DeviceClass,
+    Kind::NodeResourceTopology,
+    Kind::Queue,
+    Kind::PodGroup,
+    Kind::BindRequest,
+    Kind::Topology,
+];
+
+/// Starts all watches.
+pub(crate) struct Watches<'a> {
+    /// The surroundings.
+    pub(crate) process: &'a Process,
+    /// Which set of watches.
+    pub(crate) epoch: u64,
+    /// Where news go.
+    pub(crate) changes: UnboundedSender<Change>,
+    /// Ends this set of watches.
+    pub(crate) cancel: CancellationToken,
+    /// The tasks.
+    pub(crate) tasks: &'a mut JoinSet<()>,
+}
+
+impl Watches<'_> {
+    /// Starts all watches.
+    pub(crate) fn start(&mut self) {
+        self.watch::<k8s::Node>(Kind::Node, |node| Object::Node(Box::new(node)));
+        self.watch::<k8s::Pod>(Kind::Pod, |pod| Object::Pod(Box::new(pod)));
+        self.watch::<PartialObjectMeta<k8s::ConfigMap>>(Kind::ConfigMap, |map| {
+            Object::ConfigMap(Box::new(k8s::ConfigMap { metadata: bare(map.metadata), ..k8s::ConfigMap::default() }))
+        });
+        self.watch::<PartialObjectMeta<k8s::Namespace>>(Kind::Namespace, |space| {
+            Object::Namespace(Box::new(k8s::Namespace { metadata: space.metadata, ..k8s::Namespace::default() }))
+        });
+        self.watch::<k8s::PersistentVolumeClaim>(Kind::PersistentVolumeClaim, |claim| {
+            Object::PersistentVolumeClaim(Box::new(claim))
+        });
+        self.watch::<k8s::PersistentVolume>(Kind::PersistentVolume, |volume| {
+            Object::PersistentVolume(Box::new(volume))
+        });
+        self.watch::<StorageClass>(Kind::StorageClass, |class| Object::StorageClass(Box::new(class)));
+        self.watch::<PriorityClass>(Kind::PriorityClass, |class| Object::PriorityClass(Box::new(class)));
+        self.watch::<kai_api::Queue>(Kind::Queue, |queue| Object::Queue(Box::new(queue)));
+        self.watch::<kai_api::PodGroup>(Kind::PodGroup, |group| Object::PodGroup(Box::new(group)));
+        self.watch::<kai_api::BindRequest>(Kind::BindRequest, |request| Object::BindRequest(Box::new(request)));
+        self.optional::<kai_api::Topology>(Kind::Topology, |topology| Object::Topology(Box::new(topology)));
+        self.optional::<ResourceClaim>(Kind::ResourceClaim, |claim| Object::ResourceClaim(Box::new(claim)));
+        self.optional::<ResourceSlice>(Kind::ResourceSlice, |slice| Object::ResourceSlice(Box::new(slice)));
+        self.optional::<DeviceClass>(Kind::DeviceClass, |class| Object::DeviceClass(Box::new(class)));
+        self.zones();
+        self.shards();
+    }
+
+    /// Watches a kind that every cluster has.
+    fn watch<K>(&mut self, kind: Kind, wrap: fn(K) -> Object)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let tell = self.teller(kind, move |object| Some(wrap(object)));
+        let api: Api<K> = Api::all(self.process.client.clone());
+        let (health, cancel) = (self.process.health.clone(), self.cancel.clone());
+        self.tasks.spawn(watch::run(api, watcher::Config::default(), name(kind), health, cancel, tell));
+    }
+
+    /// Watches a kind that may not be served.
+    fn optional<K>(&mut self, kind: Kind, wrap: fn(K) -> Object)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let tell = self.teller(kind, move |object| Some(wrap(object)));
+        let api: Api<K> = Api::all(self.process.client.clone());
+        let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name: name(kind) };
+        self.tasks.spawn(served.follow(api, tell));
+    }
+
+    fn zones(&mut self) {
+        let kind = Kind::NodeResourceTopology;
+        let tell = self.teller(kind, |object: DynamicObject| {
+            serde_json::to_value(object).ok().and_then(|value| Object::read(&value).ok().flatten())
+        });
+        let gvk = GroupVersionKind::gvk("topology.node.k8s.io", "v1alpha2", "NodeResourceTopology");
+        let resource = ApiResource::from_gvk_with_plural(&gvk, "noderesourcetopologies");
+        let api: Api<DynamicObject> = Api::all_with(self.process.client.clone(), &resource);
+        let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name: name(kind) };
+        self.tasks.spawn(served.follow(api, tell));
+    }
+
+    fn shards(&mut self) {
+        let (epoch, changes) = (self.epoch, self.changes.clone());
+        let tell = move |news: News<SchedulingShard>| {
+            if let Some(news) = map(news, |shard| Some(Box::new(shard))) {
+                let _ = changes.send(Change::Shard { epoch, news });
+            }
+        };
+        let api: Api<SchedulingShard> = Api::all(self.process.client.clone());
+        let name = "watch of SchedulingShard".to_owned();
+        let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name };
+        self.tasks.spawn(served.follow(api, tell));
+    }
+
+    fn teller<K>(
+        &self,
+        kind: Kind,
+        wrap: impl Fn(K) -> Option<Object> + Send + 'static,
+    ) -> impl FnMut(News<K>) + Send + 'static {
+        let (epoch, changes) = (self.epoch, self.changes.clone());
+        move |news| {
+            if let Some(news) = map(news, |one| wrap(one).map(Box::new)) {
+                // Nobody listens any more when the process ends.
+                let _ = changes.send(Change::Watched { epoch, kind, news });
+            }
+        }
+    }
+}
+
+/// Translates news; an object that cannot be read is passed over.
+fn map<K, L>(news: News<K>, wrap: impl Fn(K) -> Option<L>) -> Option<News<L>> {
+    Some(match news {
+        News::Begin => News::Begin,
+        News::Complete => News::Complete,
+        News::Listed(object) => News::Listed(wrap(object)?),
+        News::Applied(object) => News::Applied(wrap(object)?),
+        News::Deleted(object) => News::Deleted(wrap(object)?),
+    })
+}
+
+fn name(kind: Kind) -> String {
+    format!("watch of {kind:?}")
+}
+
+/// Metadata without what nobody asks for.
+fn bare(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta { name: metadata.name, namespace: metadata.namespace, uid: metadata.uid, ..ObjectMeta::default() }
+}
+
+/// A watch of a kind that may come and go.
+struct Served {
+    process: Process,
+    cancel: CancellationToken,
+    name: String,
+}
+
+impl Served {
+    async fn follow<K>(self, api: Api<K>, mut tell: impl FnMut(News<K>) + Send + 'static)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        loop {
+            match self.is_served(&api).await {
+                Some(true) => self.while_served(&api, &mut tell).await,
+                Some(false) => {
+                    self.process.health.ready(&self.name);
+                    tell(News::Begin);
+                    tell(News::Complete);
+                }
+                None => self.process.health.not_ready(&self.name, "the server does not answer"),
+            }
+            let pause = if self.process.health.unmet().iter().any(|(name, _)| *name == self.name) {
+                Duration::from_secs(2)
+            } else {
+                LOOK_AGAIN
+            };
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Watches until the kind is no longer served.
+    async fn while_served<K>(&self, api: &Api<K>, tell: &mut (impl FnMut(News<K>) + Send))
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let cancel = self.cancel.child_token();
+        let health = self.process.health.clone();
+        let config = watcher::Config::default();
+        let watch = watch::run(api.clone(), config, self.name.clone(), health, cancel.clone(), tell);
+        let gone = async {
+            loop {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                let unwell = self.process.health.unmet().iter().any(|(name, _)| *name == self.name);
+                if unwell && self.is_served(api).await == Some(false) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = watch => {}
+            () = gone => {}
+        }
+        cancel.cancel();
+    }
+
+    /// Whether the kind is served; `None` if nobody knows.
+    async fn is_served<K: Clone + DeserializeOwned + Debug>(&self, api: &Api<K>) -> Option<bool> {
+        match api.list(&ListParams::default().limit(1)).await {
+            Ok(_) => Some(true),
+            Err(error) if classify(&error) == Class::Gone => Some(false),
+            // Who may not read a kind cannot depend on it.
+            Err(error) if classify(&error) == Class::Refused => Some(false),
+            Err(_) => None,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A BindRequest per placed pod.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use kai_api::{BindRequest, names::bind_phases};
+use kai_convert::{Veto, decision};
+use kai_kit::{Class, classify, errors::message, events::Kind};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+use tokio::time::Instant;
+
+use super::Surroundings;
+use crate::outcome::{Bound, Outcome};
+
+/// After so long without an answer the decision is not insisted on.
+const INSIST: Duration = Duration::from_secs(10);
+/// How long a node is avoided for a pod whose request the server refused.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// A request to be made.
+pub(crate) struct Bind {
+    /// `namespace/name` of the request and the pod.
+    pub(crate) key: String,
+    /// The request.
+    pub(crate) request: decision::Request,
+    /// The uid of the request that failed before and is in the way.
+    pub(crate) previous: Option<String>,
+    /// The pod, for events.
+    pub(crate) pod: ObjectReference,
+}
+
+/// Makes the request, and finds out what is there in the end.
+pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
+    let namespace = bind.pod.namespace.clone().unwrap_or_default();
+    let api: Api<BindRequest> = Api::namespaced(around.process.client.clone(), &namespace);
+    if !bind.request.extended.is_empty() {
+        let pods: Api<Pod> = Api::namespaced(around.process.client.clone(), &namespace);
+        // Which container gets which device only the pod itself tells.
+        match pods.get(bind.pod.name.as_deref().unwrap_or_default()).await {
+            Ok(pod) => decision::complete(&mut bind.request, &pod),
+            Err(_) => return Outcome::Bound { key: bind.key, result: Bound::Missing },
+        }
+    }
+    let result = Attempt { around: &around, api: &api, bind: &bind }.make().await;
+    let node = bind.request.object.spec.selected_node.as_deref().unwrap_or_default();
+    let groups = bind.request.object.spec.selected_gpu_groups.join(", ");
+    match &result {
+        Bound::There(request) if request.spec.selected_node.as_deref() == Some(node) => {
+            let devices = if groups.is_empty() { String::new() } else { format!(", GPU groups {groups}") };
+            let text = format!("Successfully assigned pod {} to node {node}{devices}", bind.key);
+            around.process.events.tell_of(bind.pod, Kind::Normal, "Scheduled", text, Default::default());
+        }
+        Bound::There(request) => {
+            let other = request.spec.selected_node.as_deref().unwrap_or_default();
+            let text = format!(
+                "pod {} was to be placed on node {node}, but another scheduler had already placed it on node {other}",
+                bind.key
+            );
+            around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, Default::default());
+        }
+        Bound::Refused(veto) => {
+            let text = format!("pod {} cannot be placed on node {node}: {}", bind.key, veto.reason);
+            around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, Default::default());
+        }
+        Bound::Missing => {}
+    }
+    Outcome::Bound { key: bind.key, result }
+}
+
+struct Attempt<'a> {
+    around: &'a Surroundings,
+    api: &'a Api<BindRequest>,
+    bind: &'a Bind,
+}
+
+impl Attempt<'_> {
+    async fn make(&self) -> Bound {
+        let begun = Instant::now();
+        let mut failures = 0;
+        if let Some(previous) = &self.bind.previous {
+            // If this fails the request is found to be there below.
+            let _ = self.delete(previous).await;
+        }
+        while *self.around.leads.borrow() && begun.elapsed() < INSIST {
+            match self.api.create(&PostParams::default(), &self.bind.request.object).await {
+                Ok(made) => return Bound::There(Box::new(made)),
+                Err(error) => match classify(&error) {
+                    Class::Exists => match self.api.get_opt(self.name()).await {
+                        Ok(Some(found)) if self.is_in_the_way(&found) => {
+                            let uid = found.metadata.uid.clone().unwrap_or_default();
+                            let _ = self.delete(&uid).await;
+                        }
+                        // Ours, and the answer was lost; or another scheduler's, which counts as much.
+                        Ok(Some(found)) => return Bound::There(Box::new(found)),
+                        Ok(None) | Err(_) => {}
+                    },
+                    Class::Refused => {
+                        // The next decision about the pod must not come at once.
+                        self.around.process.sleep(Duration::from_secs(1)).await;
+                        return Bound::Refused(self.veto(&message(&error)));
+                    }
+                    Class::Gone => return Bound::Missing,
+                    Class::Conflict | Class::Unauthorized | Class::Transient => {}
+                },
+            }
+            failures += 1;
+            if !self.around.pause(failures).await {
+                return Bound::Missing;
+            }
+        }
+        self.find_out().await
+    }
+
+    /// Asks until there is an answer.
+    async fn find_out(&self) -> Bound {
+        let mut failures = 0;
+        loop {
+            match self.api.get_opt(self.name()).await {
+                Ok(Some(found)) => return Bound::There(Box::new(found)),
+                Ok(None) => return Bound::Missing,
+                Err(error) if classify(&error) == Class::Refused => return Bound::Missing,
+                Err(_) => failures += 1,
+            }
+            if !self.around.pause(failures).await {
+                return Bound::Missing;
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.bind.pod.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a request is of another pod of the same name, or has failed for good.
+    fn is_in_the_way(&self, found: &BindRequest) -> bool {
+        let owners = found.metadata.owner_references.iter().flatten();
+        let mut pods = owners.filter(|owner| owner.kind == "Pod");
+        let other = pods.next().is_some_and(|owner| Some(&owner.uid) != self.bind.pod.uid.as_ref());
+        let status = found.status.clone().unwrap_or_default();
+        let enough = found.spec.backoff_limit.is_none_or(|limit| status.failed_attempts.unwrap_or(0) >= limit);
+        other || (status.phase.as_deref() == Some(bind_phases::FAILED) && enough)
+    }
+
+    async fn delete(&self, uid: &str) -> Result<(), kube::Error> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        self.api.delete(self.name(), &parameters).await.map(drop)
+    }
+
+    fn veto(&self, reason: &str) -> Veto {
+        let until = self.around.process.now().as_millisecond() + i64::try_from(REFUSED.as_millis()).unwrap_or(30_000);
+        let node = self.bind.request.object.spec.selected_node.clone().unwrap_or_default();
+        Veto { node, reason: format!("the API server refused the BindRequest: {reason}"), until }
+    }
+}
+
+/// Deletes a request whose node is gone.
+pub(crate) async fn drop_request(around: Surroundings, key: String, uid: String) -> Outcome {
+    let (namespace, name) = key.split_once('/').unwrap_or(("default", &key));
+    let api: Api<BindRequest> = Api::namespaced(around.process.client.clone(), namespace);
+    let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let gone = match api.delete(name, &parameters).await {
+        Ok(_) => true,
+        Err(error) => matches!(classify(&error), Class::Gone | Class::Conflict),
+    };
+    Outcome::Dropped { key, uid, gone }
+}

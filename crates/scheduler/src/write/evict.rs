@@ -1,0 +1,96 @@
+//! A delete per victim, by uid: a pod of the same name that came later is never hit.
+
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use kai_kit::{Class, classify, events::Kind};
+use kube::{
+    Api,
+    api::{DeleteParams, Preconditions},
+};
+use serde_json::json;
+
+use super::Surroundings;
+use crate::outcome::Outcome;
+
+/// How often it is tried.
+const TRIES: u32 = 8;
+
+/// A pod to be deleted.
+pub(crate) struct Evict {
+    /// The pod.
+    pub(crate) pod: ObjectReference,
+    /// Its group.
+    pub(crate) group: Option<ObjectReference>,
+    /// Who took its place, under which rule, with the numbers.
+    pub(crate) text: String,
+    /// For programs, on the event about the group.
+    pub(crate) annotations: std::collections::BTreeMap<String, String>,
+}
+
+/// Deletes the pod, and finds out whether it stays.
+pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
+    let uid = evict.pod.uid.clone().unwrap_or_default();
+    let name = evict.pod.name.clone().unwrap_or_default();
+    let namespace = evict.pod.namespace.clone().unwrap_or_default();
+    let api: Api<Pod> = Api::namespaced(around.process.client.clone(), &namespace);
+    let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    if around.disruption_condition && *around.leads.borrow() {
+        say_disrupted(&around, &api, &name, &evict.text).await;
+    }
+    for failures in 1..=TRIES {
+        if !*around.leads.borrow() {
+            break;
+        }
+        match api.delete(&name, &parameters).await {
+            Ok(_) => {
+                let events = &around.process.events;
+                events.tell_of(evict.pod, Kind::Normal, "Evict", evict.text.clone(), Default::default());
+                if let Some(group) = evict.group {
+                    events.tell_of(group, Kind::Normal, "Evict", evict.text, evict.annotations);
+                }
+                return Outcome::Evicted { uid, stays: None };
+            }
+            Err(error) => match classify(&error) {
+                // It is gone, or another one has its name.
+                Class::Gone | Class::Conflict => return Outcome::Evicted { uid, stays: None },
+                Class::Refused => break,
+                Class::Exists | Class::Unauthorized | Class::Transient => {}
+            },
+        }
+        if !around.pause(failures).await {
+            break;
+        }
+    }
+    find_out(&around, &api, &name, uid).await
+}
+
+/// Asks until there is an answer whether the pod is still there.
+async fn find_out(around: &Surroundings, api: &Api<Pod>, name: &str, uid: String) -> Outcome {
+    let mut failures = 0;
+    loop {
+        match api.get_opt(name).await {
+            Ok(found) => {
+                let same =
+                    |pod: &Pod| pod.metadata.uid.as_ref() == Some(&uid) && pod.metadata.deletion_timestamp.is_none();
+                let stays = found.filter(same).map(Box::new);
+                return Outcome::Evicted { uid, stays };
+            }
+            Err(_) => failures += 1,
+        }
+        if !around.pause(failures).await {
+            return Outcome::Evicted { uid, stays: None };
+        }
+    }
+}
+
+async fn say_disrupted(around: &Surroundings, api: &Api<Pod>, name: &str, text: &str) {
+    let now = around.process.now().to_string();
+    let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+        "message": text, "lastTransitionTime": now});
+    let patch = json!({"status": {"conditions": [condition]}});
+    let parameters = kube::api::PatchParams::default();
+    // Advice: the eviction does not depend on it.
+    if let Err(error) = api.patch_status(name, &parameters, &kube::api::Patch::Strategic(patch)).await {
+        tracing::debug!(%error, "condition not written");
+    }
+}
