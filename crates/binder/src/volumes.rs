@@ -2,14 +2,13 @@
 //!
 //! What this writes carries the uid of the pod it was written for, so that it can be taken back and nothing else is.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use k8s_openapi::api::{
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
-use kai_api::{BindRequest, names::annotations};
+use kai_api::names::annotations;
 use kai_kit::{
     errors::{Class, classify},
     writes,
@@ -46,7 +45,7 @@ fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// Sees to it that all volumes of a pod can be had on a node: done, waiting, or why not.
-pub(crate) async fn place(world: &World, request: &BindRequest, pod: &Pod, node: &Node) -> Result<(), Failure> {
+pub(crate) async fn place(world: &World, pod: &Pod, node: &Node) -> Result<(), Failure> {
     let names = claims_of(pod);
     if names.is_empty() {
         return Ok(());
@@ -59,14 +58,7 @@ pub(crate) async fn place(world: &World, request: &BindRequest, pod: &Pod, node:
             other => other?,
         }
     }
-    let Some(what) = waiting else { return Ok(()) };
-    let timeout = world.settings.get().volume_timeout;
-    let age = request.creation_timestamp().map(|time| world.process.now().duration_since(time.0));
-    if age.is_some_and(|age| age > SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX)) {
-        let text = format!("volumes were not ready within {} s: {what}", Duration::as_secs(&timeout));
-        return Err(Failure::Refused(text));
-    }
-    Err(Failure::Waiting(what))
+    waiting.map_or(Ok(()), |what| Err(Failure::Waiting(what)))
 }
 
 struct Volumes<'a> {

@@ -20,6 +20,8 @@ async fn a_fraction_gets_a_device_and_the_container_is_told_exactly_that() {
     assert_eq!(bound.annotations()["kai.scheduler/gpu-devices"], json!({"group-1": device}).to_string());
     let told = json!({"NVIDIA_VISIBLE_DEVICES": device, "GPU_PORTION": "0.333", "RUNAI_NUM_OF_GPUS": "0.333"});
     assert_eq!(cluster.config_map("p-abc-shared-gpu-0").await, told);
+    let environment = cluster.lab.environment_of("team", "p", "main").unwrap();
+    assert_eq!((&environment["NVIDIA_VISIBLE_DEVICES"], environment["GPU_PORTION"].as_str()), (&device, "0.333"));
     assert_eq!(cluster.config_map("p-abc-shared-gpu-0-evar").await, json!({}));
     let status = cluster.phase("p", "Succeeded").await.status.unwrap();
     assert_eq!((status.reason, status.error_class), (None, None));
@@ -122,7 +124,7 @@ async fn a_jetson_is_told_zero_and_its_reservation_has_what_nvml_needs() {
         (holder.clone(), json!(holder.spec))
     };
     let (holder, spec) = on("thor-0");
-    assert_eq!(cluster.config_map("board-abc-shared-gpu-0").await["NVIDIA_VISIBLE_DEVICES"], "0");
+    assert_eq!(cluster.lab.environment_of("team", "board", "main").unwrap()["NVIDIA_VISIBLE_DEVICES"], "0");
     assert_eq!(uuid(&holder), "tegra");
     assert_eq!(spec["containers"][0]["securityContext"], json!({"privileged": true}));
     let paths: Vec<&str> =

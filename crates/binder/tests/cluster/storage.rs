@@ -99,6 +99,6 @@ async fn volumes_that_do_not_come_in_time_refuse_the_node_and_are_taken_back() {
     cluster.request(&pod, "cpu-0", json!({})).await;
     let status = cluster.phase("p", "Failed").await.status.unwrap();
     let reason = status.reason.unwrap();
-    assert!(reason.contains("volumes were not ready within 120 s"), "{reason}");
+    assert!(reason.contains("not ready within 120 s: the volume of claim data is being made"), "{reason}");
     assert_eq!(claim(&cluster).await.pointer(SELECTED), None);
 }

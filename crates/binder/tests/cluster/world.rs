@@ -56,6 +56,8 @@ pub enum Breakage {
 pub struct Wire {
     log: Mutex<Vec<String>>,
     breakage: Mutex<Option<(usize, Breakage)>>,
+    /// State of a generator that breaks one write in six; off if none.
+    storm: Mutex<Option<u64>>,
     died: Notify,
 }
 
@@ -68,6 +70,26 @@ impl Wire {
     /// How many writes of this kind there were.
     pub fn count(&self, text: &str) -> usize {
         self.log.lock().iter().filter(|line| line.contains(text)).count()
+    }
+
+    /// Breaks one write in six from now on, or none any more.
+    pub fn storm(&self, seed: Option<u64>) {
+        *self.storm.lock() = seed;
+    }
+
+    fn struck(&self) -> Option<Breakage> {
+        let mut storm = self.storm.lock();
+        let state = storm.as_mut()?;
+        // SplitMix64.
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        match (mixed ^ (mixed >> 31)) % 12 {
+            0 => Some(Breakage::LoseAnswer),
+            1 => Some(Breakage::Refuse),
+            _ => None,
+        }
     }
 
     /// Breaks the n-th write from the beginning, counted from 1.
@@ -87,6 +109,7 @@ async fn through_wire(State(wire): State<Arc<Wire>>, request: Request, next: Nex
         log.len()
     };
     let breakage = wire.breakage.lock().filter(|(at, _)| *at == number).map(|(_, breakage)| breakage);
+    let breakage = breakage.or_else(|| wire.struck());
     let unavailable = || {
         let text = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no time", "reason": "ServiceUnavailable",
             "code": 503});
