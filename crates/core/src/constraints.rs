@@ -101,7 +101,7 @@ impl Compiled {
     /// Whether the node refused such a pod and is not to be tried now.
     #[must_use]
     pub fn is_vetoed(&self, node: &Node) -> bool {
-        self.vetoed.iter().any(|name| *name == node.name)
+        self.vetoed.contains(&node.name)
     }
 
     /// Whether pods with these constraints want other pods away from them.

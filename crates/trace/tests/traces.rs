@@ -251,7 +251,7 @@ fn trace_of(kind: u8, body: &[u8]) -> Vec<u8> {
             sum = if sum & 1 == 1 { (sum >> 1) ^ 0xEDB8_8320 } else { sum >> 1 };
         }
     }
-    [&b"kaitrace\x01\x00"[..], &[kind], &length, &(!sum).to_le_bytes(), body].concat()
+    [&b"kaitrace\x02\x00"[..], &[kind], &length, &(!sum).to_le_bytes(), body].concat()
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl Cycle<'_> {
         if let Some(nearest) = &mut nearest {
             nearest.holders = self.holders_of(nearest.node, nearest.device);
         }
-        NodeRefusals { everywhere, counts, holders, nearest }
+        NodeRefusals { everywhere, counts, holders, nearest: nearest.map(Box::new) }
     }
 
     /// Keeps the device of a node that has most left, if that is more than was found so far.

@@ -133,7 +133,7 @@ pub struct NodeRefusals {
     /// Who holds the GPUs that are short, the largest holder first; at most five.
     pub holders: Vec<Holder>,
     /// The shared device that came nearest to taking the pod, where parts of devices are short.
-    pub nearest: Option<DeviceShortage>,
+    pub nearest: Option<Box<DeviceShortage>>,
 }
 
 /// A shared device that has too little left. Amounts are in millionths of a MiB where the memory of the device is known, else in

@@ -21,7 +21,7 @@ async fn a_team_takes_back_what_another_borrowed_and_then_nothing_moves() {
     fixture.gang("owner", "team-b", 2).await;
     // No kubelet: deleted pods stay until they are removed by hand, as long as containers would run on.
     let leaving = async || {
-        let pods = fixture.api::<Pod>().list(&Default::default()).await.expect("pods");
+        let pods = fixture.api::<Pod>().list(&kube::api::ListParams::default()).await.expect("pods");
         pods.into_iter()
             .filter(|pod| pod.metadata.deletion_timestamp.is_some())
             .filter_map(|pod| pod.metadata.name)

@@ -17,7 +17,7 @@ async fn a_gang_of_four_on_room_for_three_waits_and_a_node_more_starts_all() {
     let reason = fixture.reason("job-0").await.expect("a reason");
     assert!(reason.contains("Resources were found for 3 pods while 4 are required for gang scheduling"), "{reason}");
     assert!(reason.contains("3 node(s) didn't have enough resources: GPUs"), "{reason}");
-    assert_eq!(fixture.group_messages("job").await, [reason.clone()]);
+    assert_eq!(fixture.group_messages("job").await, [reason]);
     eventually("events", async || {
         let told = |events: Vec<(String, String)>| events.iter().any(|(reason, _)| reason == "Unschedulable");
         told(fixture.events("job-3").await) && told(fixture.events("job").await)

@@ -1,6 +1,6 @@
 //! A BindRequest per placed pod.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kai_api::{BindRequest, names::bind_phases};
@@ -51,7 +51,7 @@ pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
         Bound::There(request) if request.spec.selected_node.as_deref() == Some(node) => {
             let devices = if groups.is_empty() { String::new() } else { format!(", GPU groups {groups}") };
             let text = format!("Successfully assigned pod {} to node {node}{devices}", bind.key);
-            around.process.events.tell_of(bind.pod, Kind::Normal, "Scheduled", text, Default::default());
+            around.process.events.tell_of(bind.pod, Kind::Normal, "Scheduled", text, BTreeMap::new());
         }
         Bound::There(request) => {
             let other = request.spec.selected_node.as_deref().unwrap_or_default();
@@ -59,11 +59,11 @@ pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
                 "pod {} was to be placed on node {node}, but another scheduler had already placed it on node {other}",
                 bind.key
             );
-            around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, Default::default());
+            around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, BTreeMap::new());
         }
         Bound::Refused(veto) => {
             let text = format!("pod {} cannot be placed on node {node}: {}", bind.key, veto.reason);
-            around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, Default::default());
+            around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, BTreeMap::new());
         }
         Bound::Missing => {}
     }

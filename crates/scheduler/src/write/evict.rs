@@ -1,5 +1,7 @@
 //! A delete per victim, by uid: a pod of the same name that came later is never hit.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kai_kit::{Class, classify, events::Kind};
 use kube::{
@@ -23,7 +25,7 @@ pub(crate) struct Evict {
     /// Who took its place, under which rule, with the numbers.
     pub(crate) text: String,
     /// For programs, on the event about the group.
-    pub(crate) annotations: std::collections::BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 /// Deletes the pod, and finds out whether it stays.
@@ -44,7 +46,7 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
         match api.delete(&name, &parameters).await {
             Ok(_) => {
                 let events = &around.process.events;
-                events.tell_of(evict.pod, Kind::Normal, "Evict", evict.text.clone(), Default::default());
+                events.tell_of(evict.pod, Kind::Normal, "Evict", evict.text.clone(), BTreeMap::new());
                 if let Some(group) = evict.group {
                     events.tell_of(group, Kind::Normal, "Evict", evict.text, evict.annotations);
                 }
