@@ -5,10 +5,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use http::{Method, Request, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::BodyExt as _;
 use kai_cli::control_plane::rbac::Holder;
 use kai_kit::rbac::{Right, Scope};
 use kube::{Client, client::Body};
+use tower::BoxError;
 
 /// A request as authorization sees it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,12 +53,18 @@ impl Calls {
             let (calls, client) = (calls.clone(), client.clone());
             async move {
                 let (method, uri) = (request.method().clone(), request.uri().clone());
-                let answer = client.send(request).await;
-                let forbidden = answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::FORBIDDEN);
+                let (parts, mut body) = client.send(request).await.map_err(BoxError::from)?.into_parts();
+                let mut forbidden = false;
+                if parts.status == StatusCode::FORBIDDEN {
+                    let bytes = body.collect().await.map_err(BoxError::from)?.to_bytes();
+                    // A namespace that is going takes nothing new, whoever asks.
+                    forbidden = !String::from_utf8_lossy(&bytes).contains("because it is being terminated");
+                    body = Body::from(bytes.to_vec());
+                }
                 if let Some(call) = Call::of(&method, &uri) {
                     calls.note(holder, call, method, uri, forbidden);
                 }
-                answer
+                Ok::<_, BoxError>(Response::from_parts(parts, body))
             }
         });
         Client::new(transport, namespace)

@@ -7,11 +7,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::http::Uri;
 use kai_api::{Queue, names::groups};
-use kai_kit::{
-    Mirror, Process,
-    backoff::Backoff,
-    rbac::{READ, Right},
-};
+use kai_kit::{Mirror, Process, backoff::Backoff, rbac::Right};
 use kube::{Api, runtime::watcher};
 use tokio::net::TcpListener;
 
@@ -62,7 +58,7 @@ pub fn rights(namespace: &str) -> Vec<Right> {
         Right::in_namespace(namespace, "", "secrets", &["get", "create", "patch"], "its certificates"),
         Right::cluster(ADMISSION, "mutatingwebhookconfigurations", WRITE, "tells the API server which pods to send"),
         Right::cluster(ADMISSION, "validatingwebhookconfigurations", WRITE, "tells the API server what to send"),
-        Right::cluster(groups::SCHEDULING, "queues", READ, "finds cycles and children of queues"),
+        Right::cluster(groups::SCHEDULING, "queues", &["list", "watch"], "finds cycles and children of queues"),
     ]
 }
 

@@ -44,6 +44,7 @@ impl Accounts {
         install::install(&lab.client()).await?;
         let clients = Holder::ALL.into_iter().map(|holder| (holder, lab.client())).collect();
         let mut settings = Settings::new(namespaces::KAI);
+        settings.elect_leaders(true);
         settings.embedded = Some(lab.server().clone());
         Ok(Self { clients, calls: Calls::default(), clock: lab.clock(), settings })
     }
@@ -59,6 +60,7 @@ impl Accounts {
             clients.insert(holder, server.client_with_token(&token).await?);
         }
         let mut settings = Settings::new(namespaces::KAI);
+        settings.elect_leaders(true);
         settings.serve_admission_on_loopback(real::free_port()?);
         Ok(Self { clients, calls: Calls::default(), clock: Clock::real(), settings })
     }
@@ -120,9 +122,17 @@ impl Kai {
     }
 }
 
-/// Gives a component exactly these rights, and takes others away.
+/// Gives a component exactly these of its rights, and takes the others away.
 pub async fn grant(admin: &Client, holder: Holder, rights: &[Right]) -> Result<()> {
-    let Grants { cluster, namespaced, .. } = grants(holder, namespaces::KAI, rights);
+    let Grants { cluster, mut namespaced, .. } = grants(holder, namespaces::KAI, rights);
+    // A role of which nothing is left must still be emptied.
+    let all = grants(holder, namespaces::KAI, &holder.rights(namespaces::KAI));
+    for (mut role, binding) in all.namespaced {
+        if !namespaced.iter().any(|(kept, _)| kept.namespace() == role.namespace()) {
+            role.rules = Some(Vec::new());
+            namespaced.push((role, binding));
+        }
+    }
     if let Some((role, binding)) = cluster {
         apply(Api::all(admin.clone()), &role).await?;
         apply(Api::all(admin.clone()), &binding).await?;

@@ -29,6 +29,8 @@ const NODES: &[(&str, &str)] = &[
     ("deleted", "t4x4"),
     ("bad", "t4x4"),
     ("lots", "t4x4"),
+    ("owners", "t4x4"),
+    ("volume", "t4x4"),
 ];
 
 /// Quick nodes with the labels of the cases.

@@ -92,7 +92,9 @@ async fn a_claim_is_allocated_for_its_pod(cluster: &Cluster) -> Result<()> {
     Api::all(cluster.client()).create(&PostParams::default(), &class).await?;
     let claims: Api<ResourceClaim> = Api::namespaced(cluster.client(), &stage.namespace);
     let request = json!({ "name": "gpu", "exactly": { "deviceClassName": "gpu.nvidia.com" } });
-    let claim = json!({ "metadata": { "name": "one-gpu" }, "spec": { "devices": { "requests": [request] } } });
+    // A claim that stands by itself says whose it is.
+    let metadata = json!({ "name": "one-gpu", "labels": { labels::QUEUE: stage.queue } });
+    let claim = json!({ "metadata": metadata, "spec": { "devices": { "requests": [request] } } });
     claims.create(&PostParams::default(), &from_json(claim)?).await?;
 
     let mut pod = stage.pod("claimant", &json!({}), &json!({}));

@@ -13,6 +13,8 @@ mod rights;
 mod sharing;
 mod stage;
 mod takeover;
+mod volumes;
+mod workloads;
 
 use std::process::ExitCode;
 
@@ -27,9 +29,12 @@ fn main() -> ExitCode {
         takeover::CASES,
         life::CASES,
         bad_input::CASES,
+        workloads::CASES,
+        volumes::CASES,
     ]
     .concat();
     let preparation =
         harness::Preparation { fleet: fleet::fleet, before: |client| Box::pin(takeover::prepare(client)) };
-    harness::main_with_kai(preparation, &cases, rights::CASES)
+    let last: Vec<Case> = [life::ALONE, rights::CASES].concat();
+    harness::main_with_kai(preparation, &cases, &last)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kai_api::names::{annotations, labels, namespaces};
 use kai_lab::device::PodDevices;
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -13,7 +13,17 @@ use super::settled::reason;
 pub async fn draw(client: &Client, devices_of: impl Fn(&str, &str) -> PodDevices) -> anyhow::Result<String> {
     let mut pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?.items;
     pods.sort_by_key(|pod| (pod.namespace(), pod.name_any()));
-    Ok(text(&pods, devices_of))
+    Ok(text(&pods, devices_of) + &warnings(client).await?)
+}
+
+/// What is wrong with nodes.
+async fn warnings(client: &Client) -> anyhow::Result<String> {
+    let fields = ListParams::default().fields("involvedObject.kind=Node,type=Warning");
+    let events = Api::<Event>::all(client.clone()).list(&fields).await?;
+    let mut lines: Vec<String> = events.into_iter().filter_map(|event| Some(format!("{}\n", event.message?))).collect();
+    lines.sort();
+    lines.dedup();
+    Ok(if lines.is_empty() { String::new() } else { format!("\n{}", lines.concat()) })
 }
 
 fn text(pods: &[Pod], devices_of: impl Fn(&str, &str) -> PodDevices) -> String {

@@ -10,6 +10,7 @@ use crate::{
         ranking::suits,
         tasks::{Step, Steps},
     },
+    delta::Gpus,
     ids::{GroupId, NodeId, PodId},
     plan::{Cause, DeviceShortage, Holder, NodeRefusal, NodeRefusals},
 };
@@ -206,7 +207,12 @@ impl Cycle<'_> {
                 });
             }
         }
-        None
+        let Gpus::Memory { mib, .. } = class.gpus else { return None };
+        let known = self.cluster.nodes.iter().filter(|node| node.exists).filter_map(|node| node.gpu_memory);
+        let most = known.max().filter(|most| mib > *most)?;
+        Some(format!(
+            "the pod asks for {mib} MiB of the memory of one GPU (gpu-memory), but the largest GPU has {most} MiB"
+        ))
     }
 
     /// The queues that hold most GPUs.
