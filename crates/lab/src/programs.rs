@@ -94,6 +94,9 @@ impl ContainerStart {
     }
 }
 
+/// Exit code of a program that was killed.
+const SIGKILLED: i32 = 137;
+
 /// A program that has been started.
 pub struct RunningProgram {
     pub(crate) lines: mpsc::UnboundedReceiver<String>,
@@ -124,6 +127,20 @@ impl RunningProgram {
         let stop = CancellationToken::new();
         let exit = program(Output(sender), stop.clone());
         Self { lines, exit: Box::pin(exit), stop }
+    }
+
+    /// The same program, which also ends at once, without a goodbye, when `killed` fires.
+    #[must_use]
+    pub fn killed_by(self, killed: CancellationToken) -> Self {
+        let exit = self.exit;
+        let either = async move {
+            tokio::select! {
+                biased;
+                () = killed.cancelled() => SIGKILLED,
+                code = exit => code,
+            }
+        };
+        Self { lines: self.lines, exit: Box::pin(either), stop: self.stop }
     }
 }
 
