@@ -1,14 +1,15 @@
-//! The certificates by which the API server trusts this server: an own authority and a leaf signed by it, in a Secret that all
-//! replicas share.
+//! The certificates by which the API server trusts this server: an own authority and a leaf signed by it, in a Secret
+//! that all replicas share.
 //!
 //! ```text
-//!  ca.crt   authorities, the signing one first; those before it stay until they run out, so that no leaf loses its trust
+//!  ca.crt   authorities, the signing one first; older ones stay until they run out, so that no leaf loses its trust
 //!  ca.key   the key of the signing one
 //!  tls.crt  the leaf          tls.key  its key
 //! ```
 //!
-//! Leaf and authority are renewed after two thirds of their lives. A new authority signs nothing until API servers have had time to
-//! hear of it. [`renew`] decides, from the material and the time alone; [`Keeper`] reads and writes the Secret.
+//! Leaf and authority are renewed after two thirds of their lives. A new authority signs nothing until API servers have
+//! had time to hear of it. [`renew`] decides, from the material and the time alone; [`Keeper`] reads and writes the
+//! Secret.
 
 mod keeper;
 mod sign;

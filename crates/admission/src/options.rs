@@ -7,14 +7,13 @@ use kai_api::{
     names::{namespaces, objects, webhooks},
 };
 
-use crate::rules::Settings;
+use crate::{registration::Names, rules::Settings};
 
 const SERVICE: &str = "admission";
 const LOOK: u64 = 60;
 
 /// Flags of the admission server.
 #[derive(Clone, Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of KAI's")]
 pub struct Options {
     /// Address that the API server's questions are answered at, over TLS.
     #[arg(long, default_value_t = listen())]
@@ -91,6 +90,15 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The names of the configurations that these flags ask for.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        Names {
+            mutating: self.mutating_webhook_configuration.clone(),
+            validating: self.validating_webhook_configuration.clone(),
+        }
+    }
+
     /// The rules that these flags ask for, for components in this namespace.
     #[must_use]
     pub fn settings(&self, namespace: &str) -> Settings {

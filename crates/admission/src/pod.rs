@@ -1,5 +1,5 @@
-//! The rules for pods, in KAI's order: sharing of GPUs, access to devices, runtime class. Pods of other schedulers are left alone,
-//! except that they may not pass themselves off as ours.
+//! The rules for pods, in KAI's order: sharing of GPUs, access to devices, runtime class. Pods of other schedulers are
+//! left alone, except that they may not pass themselves off as ours.
 
 mod device_access;
 mod inject;

@@ -129,8 +129,8 @@ impl Judge<'_> {
         let wanted = wanted.filter(|wanted| usize::try_from(*wanted).is_ok_and(|wanted| wanted > children))?;
         let place = &self.place;
         Some(format!(
-            "podgroup `{place}`: field `{field}`: minSubGroup {wanted} exceeds the number of direct children, {children}: \
-             it cannot start"
+            "podgroup `{place}`: field `{field}`: minSubGroup {wanted} exceeds the number of direct children, \
+             {children}: it cannot start"
         ))
     }
 }
@@ -142,8 +142,12 @@ mod tests {
     use super::*;
 
     fn judge(operation: &str, spec: Value) -> Result<Vec<String>, String> {
-        let group = |spec: Value| json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec});
-        let request = json!({"uid": "u", "namespace": "team", "operation": operation, "object": group(spec), "oldObject": group(json!({}))});
+        let group = |spec: Value| {
+            let version = "scheduling.run.ai/v2alpha2";
+            json!({"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec})
+        };
+        let (new, old) = (group(spec), group(json!({})));
+        let request = json!({"uid": "u", "namespace": "team", "operation": operation, "object": new, "oldObject": old});
         let request: Request = serde_json::from_value(request).unwrap();
         validate(&request).map(|consent| consent.warnings).map_err(|refusal| refusal.message)
     }

@@ -1,7 +1,7 @@
 //! The rules for queues: amounts are given, the tree has no cycle, and no queue goes away under its children.
 //!
-//! A parent that is missing and amounts that contradict each other are only warned about: manifests may come in any order, and the
-//! scheduler knows what to do meanwhile.
+//! A parent that is missing and amounts that contradict each other are only warned about: manifests may come in any
+//! order, and the scheduler knows what to do meanwhile.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -28,8 +28,8 @@ fn judge(queues: Option<&Mirror<Queue>>, queue: &Queue) -> Verdict {
     let name = queue.name_any();
     let Some(resources) = &queue.spec.resources else {
         return Err(Refusal::new(format!(
-            "queue `{name}`: field `spec.resources`: resources must be specified; hint: give `cpu`, `gpu` and `memory` each a \
-             `quota`, a `limit` and an `overQuotaWeight`, -1 for unlimited"
+            "queue `{name}`: field `spec.resources`: resources must be specified; hint: give `cpu`, `gpu` and \
+             `memory` each a `quota`, a `limit` and an `overQuotaWeight`, -1 for unlimited"
         )));
     };
     let mut warnings = amounts(&name, resources);
@@ -49,7 +49,8 @@ fn judge(queues: Option<&Mirror<Queue>>, queue: &Queue) -> Verdict {
 fn cycle(name: &str, path: &[&str]) -> Refusal {
     let path: Vec<String> = std::iter::once(&name).chain(path).map(|queue| format!("`{queue}`")).collect();
     Refusal::new(format!(
-        "queue `{name}`: field `spec.parentQueue`: cycle detected: {}; hint: choose a parent that is not below this queue",
+        "queue `{name}`: field `spec.parentQueue`: cycle detected: {}; hint: choose a parent that is not \
+         below this queue",
         path.join(" -> ")
     ))
 }
@@ -81,7 +82,6 @@ fn each(resources: &QueueResources) -> [QueueResource; 3] {
     [resources.gpu, resources.cpu, resources.memory].map(Option::unwrap_or_default)
 }
 
-#[expect(clippy::float_cmp, reason = "-1 is a word, written and read exactly")]
 fn unlimited(amount: f64) -> bool {
     amount == defaults::UNLIMITED
 }
@@ -111,8 +111,8 @@ fn amounts(name: &str, resources: &QueueResources) -> Vec<String> {
 fn compare(queues: &Mirror<Queue>, name: &str, own: &QueueResources, parent: &str) -> Vec<String> {
     let Some(above) = queues.get(&Key::new("", parent)) else {
         return vec![format!(
-            "queue `{name}`: field `spec.parentQueue`: failed to get parent queue `{parent}`: nothing runs in this queue \
-             until there is one"
+            "queue `{name}`: field `spec.parentQueue`: failed to get parent queue `{parent}`: nothing runs in \
+             this queue until there is one"
         )];
     };
     let Some(resources) = &above.spec.resources else {
@@ -158,8 +158,8 @@ async fn check_childless(queues: Option<&Mirror<Queue>>, request: &Request) -> V
         if queues.is_none() || waited >= SETTLING {
             let shown: Vec<String> = children.iter().take(10).map(|child| format!("`{child}`")).collect();
             return Err(Refusal::new(format!(
-                "queue `{}`: cannot be deleted while it has {} child queues: {}; hint: delete them or give them another \
-                 `spec.parentQueue` first",
+                "queue `{}`: cannot be deleted while it has {} child queues: {}; hint: delete them or give them \
+                 another `spec.parentQueue` first",
                 request.name,
                 children.len(),
                 shown.join(", ")

@@ -1,8 +1,11 @@
-//! How the API server learns of the webhooks: configurations that say which requests are sent here and how this server is trusted.
+//! How the API server learns of the webhooks: configurations that say which requests are sent here and how this server
+//! is trusted.
 //!
-//! Pods are only sent if they name our scheduler (a match condition), so `failurePolicy: Fail` stops nobody else's pod when this
-//! server is away. The one webhook that looks at pods of other schedulers, so that they cannot pass themselves off as ours, is
-//! `Ignore`. So is the one for groups: the scheduler judges them again, and its own writes must not wait for this server.
+//! Pods are only sent if they name our scheduler (a match condition), so `failurePolicy: Fail` stops nobody else's pod
+//! when this server is away. Of their updates only those are sent that change labels or annotations, and none of the
+//! components' own: while this server is away, Kubernetes' controllers and ours go on with the pods that there are. The
+//! one webhook that looks at pods of other schedulers, so that they cannot pass themselves off as ours, is `Ignore`. So
+//! is the one for groups: the scheduler judges them again, and its own writes must not wait for this server.
 
 mod keep;
 
@@ -16,7 +19,7 @@ use k8s_openapi::{
 };
 use kai_api::names::{groups, labels, namespaces, webhooks};
 
-pub(crate) use self::keep::keep;
+pub use self::keep::register;
 use crate::{router::paths, rules::Settings};
 
 /// Where the API server finds the router, and the certificates by which it trusts it.
@@ -159,7 +162,7 @@ fn pods(settings: &Settings, place: &Place) -> ValidatingWebhook {
     }
     let rule = rule("", "v1", &resources, "Namespaced", &["CREATE", "UPDATE"]);
     ValidatingWebhook {
-        match_conditions: Some(vec![ours(settings)]),
+        match_conditions: Some(vec![ours(settings), metadata_changes(settings), not_by_components(settings)]),
         namespace_selector: Some(elsewhere(settings)),
         ..validating(POD_WEBHOOK.to_owned(), place, paths::VALIDATE_POD, rule)
     }
@@ -183,7 +186,7 @@ fn impostors(settings: &Settings, place: &Place) -> ValidatingWebhook {
     let rule = rule("", "v1", &["pods"], "Namespaced", &["CREATE", "UPDATE"]);
     ValidatingWebhook {
         failure_policy: Some("Ignore".to_owned()),
-        match_conditions: Some(vec![foreign, condition("labels-of-ours", &expression)]),
+        match_conditions: Some(vec![foreign, condition("labels-of-ours", &expression), not_by_components(settings)]),
         namespace_selector: Some(elsewhere(settings)),
         ..validating(format!("labels.{POD_WEBHOOK}"), place, paths::VALIDATE_POD, rule)
     }
@@ -228,6 +231,29 @@ fn condition(name: &str, expression: &str) -> MatchCondition {
 
 fn ours(settings: &Settings) -> MatchCondition {
     condition("scheduler-name", &format!("object.spec.schedulerName == {}", quoted(&settings.scheduler)))
+}
+
+/// The rules for updates are about labels, annotations and debug containers.
+fn metadata_changes(settings: &Settings) -> MatchCondition {
+    let differ = |field: &str| {
+        let of = |object: &str| format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})");
+        format!("{} != {}", of("object"), of("oldObject"))
+    };
+    let mut expression = format!("request.operation != 'UPDATE' || {} || {}", differ("labels"), differ("annotations"));
+    if settings.block_visible_devices {
+        expression.push_str(" || (has(request.subResource) && request.subResource == 'ephemeralcontainers')");
+    }
+    condition("metadata-changes", &expression)
+}
+
+/// What our components write into existing pods does not depend on this server.
+fn not_by_components(settings: &Settings) -> MatchCondition {
+    let accounts = quoted(&format!("system:serviceaccount:{}:", settings.namespace));
+    let expression = format!(
+        "request.operation != 'UPDATE' || !has(request.userInfo.username) || \
+         !request.userInfo.username.startsWith({accounts})"
+    );
+    condition("not-by-components", &expression)
 }
 
 /// Labels, annotations and finalizers are nobody's business here.

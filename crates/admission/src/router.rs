@@ -1,7 +1,7 @@
 //! The paths by which an API server asks, each with its rules.
 //!
-//! A body that is no review is answered 400 with a sentence. A defect in a rule is a 500 of that one request: the API server's
-//! failure policy decides about it, and the next request is answered as if nothing had been.
+//! A body that is no review is answered 400 with a sentence. A defect in a rule is a 500 of that one request: the API
+//! server's failure policy decides about it, and the next request is answered as if nothing had been.
 
 use std::{future::Future, panic::AssertUnwindSafe};
 
@@ -53,41 +53,56 @@ pub fn router(rules: Rules) -> Router {
 }
 
 async fn mutate_pod(State(rules): State<Rules>, body: Bytes) -> Response {
-    answer(&body, async |request| pod::mutate(&rules.settings, request)).await
+    answer(&rules, paths::MUTATE_POD, &body, async |request| pod::mutate(&rules.settings, request)).await
 }
 
 async fn validate_pod(State(rules): State<Rules>, body: Bytes) -> Response {
-    answer(&body, async |request| pod::validate(&rules.settings, request)).await
+    answer(&rules, paths::VALIDATE_POD, &body, async |request| pod::validate(&rules.settings, request)).await
 }
 
-async fn validate_topology(body: Bytes) -> Response {
-    answer(&body, async |request| topology::validate(request)).await
+async fn validate_topology(State(rules): State<Rules>, body: Bytes) -> Response {
+    answer(&rules, paths::VALIDATE_TOPOLOGY, &body, async |request| topology::validate(request)).await
 }
 
 async fn validate_queue(State(rules): State<Rules>, body: Bytes) -> Response {
-    answer(&body, async |request| queue::validate(rules.queues(), request).await).await
+    answer(&rules, paths::VALIDATE_QUEUE, &body, async |request| queue::validate(rules.queues(), request).await).await
 }
 
-async fn validate_pod_group(body: Bytes) -> Response {
-    answer(&body, async |request| pod_group::validate(request)).await
+async fn validate_pod_group(State(rules): State<Rules>, body: Bytes) -> Response {
+    answer(&rules, paths::VALIDATE_POD_GROUP, &body, async |request| pod_group::validate(request)).await
 }
 
 /// Answers a review by a rule, whatever happens to the rule.
-async fn answer(body: &[u8], rule: impl AsyncFnOnce(&Request) -> Verdict) -> Response {
+async fn answer(
+    rules: &Rules,
+    path: &'static str,
+    body: &[u8],
+    rule: impl AsyncFnOnce(&Request) -> Verdict,
+) -> Response {
     let request = match review::read(body) {
         Ok(request) => request,
-        Err(sentence) => return (StatusCode::BAD_REQUEST, sentence).into_response(),
+        Err(sentence) => {
+            rules.reviews().count(path, "unreadable");
+            return (StatusCode::BAD_REQUEST, sentence).into_response();
+        }
     };
     let verdict = match catch(rule(&request)).await {
         Ok(verdict) => verdict,
         Err(defect) => {
+            rules.reviews().count(path, "defect");
             tracing::error!(uid = request.uid, defect, "a rule failed");
             return (StatusCode::INTERNAL_SERVER_ERROR, defect).into_response();
         }
     };
-    if let Err(refusal) = &verdict {
-        tracing::debug!(uid = request.uid, reason = refusal.message, "refused");
-    }
+    let ending = match &verdict {
+        Ok(consent) if consent.patch.is_some() => "changed",
+        Ok(_) => "allowed",
+        Err(refusal) => {
+            tracing::debug!(uid = request.uid, reason = refusal.message, "refused");
+            "refused"
+        }
+    };
+    rules.reviews().count(path, ending);
     match review::write(&request.uid, verdict) {
         Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -126,7 +141,8 @@ mod tests {
             (other.as_str(), "the body is a `Pod` of `v1`, not an AdmissionReview"),
             (empty.as_str(), "the AdmissionReview has no `request`"),
         ] {
-            let (status, said) = text(answer(body.as_bytes(), async |_| Ok(Consent::default())).await).await;
+            let (status, said) =
+                text(answer(&Rules::default(), "/", body.as_bytes(), async |_| Ok(Consent::default())).await).await;
             assert_eq!(status, 400);
             assert!(said.starts_with(expected), "{said}");
         }
@@ -134,16 +150,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_defect_of_a_rule_is_an_error_of_that_request_only() {
-        let (status, said) = text(answer(&question(), async |_| panic!("no such container")).await).await;
+        let metrics = kai_kit::Metrics::default();
+        let rules = Rules::default().counted_in(&metrics);
+        let question = question();
+        let broken = answer(&rules, "/a", &question, async |_| panic!("no such container"));
+        let (status, said) = text(broken.await).await;
         assert_eq!((status, said.as_str()), (500, "a defect of kai: no such container"));
-        let (status, said) = text(answer(&question(), async |_| Ok(Consent::default())).await).await;
+        let (status, said) = text(answer(&rules, "/a", &question, async |_| Ok(Consent::default())).await).await;
+        assert!(metrics.text().contains("kai_admission_reviews_total{path=\"/a\",verdict=\"defect\"} 1"));
         assert_eq!(status, 200);
         assert!(said.contains("\"allowed\":true"), "{said}");
     }
 
     #[tokio::test]
     async fn an_object_that_is_no_pod_is_refused_with_its_field() {
-        let request = json!({"uid": "u", "operation": "CREATE", "object": {"spec": {"schedulerName": "kai-scheduler", "containers": 7}}});
+        let pod = json!({"spec": {"schedulerName": "kai-scheduler", "containers": 7}});
+        let request = json!({"uid": "u", "operation": "CREATE", "object": pod});
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
         let body = Bytes::from(review.to_string());
         let (status, said) = text(validate_pod(State(Rules::default()), body).await).await;

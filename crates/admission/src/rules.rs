@@ -4,13 +4,12 @@ use kai_api::{
     Queue,
     names::{namespaces, objects},
 };
-use kai_kit::Mirror;
+use kai_kit::{Metrics, Mirror};
 
-use crate::review::User;
+use crate::{metrics::Reviews, review::User};
 
 /// Which rules hold, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of KAI's")]
 pub struct Settings {
     /// The scheduler name of pods that are ours.
     pub scheduler: String,
@@ -26,7 +25,8 @@ pub struct Settings {
     pub block_visible_devices: bool,
     /// Runtime class of pods with a part of a GPU; empty: none is set.
     pub runtime_class: String,
-    /// More users that may write what otherwise only components write; an entry that ends in `:` is a beginning of names.
+    /// More users that may write what otherwise only components write; an entry that ends in `:` is a beginning of
+    /// names.
     pub trusted_users: Vec<String>,
 }
 
@@ -68,12 +68,13 @@ pub struct Rules {
     /// Which rules hold.
     pub settings: Settings,
     queues: Option<Mirror<Queue>>,
+    reviews: Reviews,
 }
 
 impl Rules {
     /// Rules that see nothing but the request.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, queues: None }
+        Self { settings, ..Self::default() }
     }
 
     /// Rules that also know the queues there are.
@@ -81,6 +82,17 @@ impl Rules {
     pub fn with_queues(mut self, queues: Mirror<Queue>) -> Self {
         self.queues = Some(queues);
         self
+    }
+
+    /// Rules whose reviews are counted there.
+    #[must_use]
+    pub fn counted_in(self, metrics: &Metrics) -> Self {
+        self.reviews.register(metrics);
+        self
+    }
+
+    pub(crate) fn reviews(&self) -> &Reviews {
+        &self.reviews
     }
 
     pub(crate) fn queues(&self) -> Option<&Mirror<Queue>> {

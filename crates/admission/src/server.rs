@@ -1,9 +1,9 @@
 //! The running admission server: certificates, TLS, registration.
 //!
-//! Every replica does all of it: what they write is the same, so nobody has to lead. The API server is told of this server only
-//! after it listens with a certificate.
+//! Every replica does all of it: what they write is the same, so nobody has to lead. The API server is told of this
+//! server only after it listens with a certificate.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::http::Uri;
 use kai_api::{Queue, names::groups};
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use crate::{
     certificates::{self, Keeper, Times},
     options::Options,
-    registration::{self, Address, Names, Place},
+    registration::{Address, Place, configurations, register},
     router::router,
     rules::Rules,
     tls::{Shown, TlsListener},
@@ -82,7 +82,7 @@ pub async fn serve(process: Process, options: Options, listener: TcpListener) ->
     let queues = Mirror::<Queue>::builder().trim(|queue| queue.status = None);
     let queues =
         queues.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel);
-    let router = router(Rules::new(settings).with_queues(queues));
+    let router = router(Rules::new(settings).with_queues(queues).counted_in(&process.metrics));
     let shown = Shown::default();
     let listener = TlsListener::new(listener, shown.clone()).map_err(Error::Tls)?;
     let keeping = keep(&process, &options, names, &shown);
@@ -120,56 +120,43 @@ async fn keep(process: &Process, options: &Options, names: Vec<String>, shown: &
 
 /// One look. Whether all is as it should be.
 async fn round(process: &Process, options: &Options, keeper: &mut Keeper, shown: &Shown) -> bool {
-    let material = keeper.ensure().await.and_then(|material| Ok((material.certified_key()?, material)));
+    let material = keeper.ensure().await.and_then(|material| Ok((Arc::new(material.certified_key()?), material)));
     let (key, material) = match material {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!(error = chain(&error), "certificate not looked at");
-            // What is shown stays good for months.
-            if process.health.unmet().iter().any(|(name, _)| name == CERTIFIED) {
-                process.health.not_ready(CERTIFIED, chain(&error));
+            let reason = chain(&error);
+            tracing::warn!(reason, "certificate not looked at");
+            // What is shown already stays good for months.
+            if !shown.is_set() {
+                process.health.not_ready(CERTIFIED, reason);
             }
             return false;
         }
     };
-    // The API server must know the authorities before it meets a leaf of theirs.
-    let place = Place { address: address(&process.namespace, options), bundle: Some(material.authorities.clone()) };
-    let first = process.health.unmet().iter().any(|(name, _)| name == CERTIFIED);
-    if first {
-        shown.set(key);
-        process.health.ready(CERTIFIED);
+    if !shown.is_set() {
+        shown.set(Arc::clone(&key));
     }
-    let written = registration::keep(process, &configurations(process, options, &place)).await;
+    process.health.ready(CERTIFIED);
+    // The API server is told of new authorities before it meets a leaf of theirs.
+    let place = Place { address: address(&process.namespace, options), bundle: Some(material.authorities) };
+    let wanted = configurations(&options.settings(&process.namespace), &options.names(), &place);
+    let written = register(process, &wanted).await;
+    shown.set(key);
     match written {
         Ok(()) => {
             process.health.ready(REGISTERED);
-            if !first && let Ok(key) = material.certified_key() {
-                shown.set(key);
-            }
             true
         }
         Err(error) => {
             let reason = kai_kit::errors::message(&error);
             tracing::warn!(reason, "webhook configurations not written");
-            process.health.not_ready(REGISTERED, reason);
+            // Who was told once is still asked: it must not leave the Service because the API server is away.
+            if process.health.unmet().iter().any(|(name, _)| name == REGISTERED) {
+                process.health.not_ready(REGISTERED, reason);
+            }
             false
         }
     }
-}
-
-fn configurations(
-    process: &Process,
-    options: &Options,
-    place: &Place,
-) -> (
-    k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration,
-    Vec<k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration>,
-) {
-    let names = Names {
-        mutating: options.mutating_webhook_configuration.clone(),
-        validating: options.validating_webhook_configuration.clone(),
-    };
-    registration::configurations(&options.settings(&process.namespace), &names, place)
 }
 
 fn address(namespace: &str, options: &Options) -> Address {

@@ -28,8 +28,13 @@ pub(crate) struct Shown(Arc<RwLock<Option<Arc<CertifiedKey>>>>);
 
 impl Shown {
     /// Shows another one from now on.
-    pub(crate) fn set(&self, key: CertifiedKey) {
-        *self.0.write() = Some(Arc::new(key));
+    pub(crate) fn set(&self, key: Arc<CertifiedKey>) {
+        *self.0.write() = Some(key);
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.read().is_some()
     }
 }
 
@@ -39,11 +44,13 @@ impl ResolvesServerCert for Shown {
     }
 }
 
+type Connection = (TlsStream<TcpStream>, SocketAddr);
+
 /// A listener for TLS.
 pub(crate) struct TlsListener {
     tcp: TcpListener,
     acceptor: TlsAcceptor,
-    handshakes: FuturesUnordered<BoxFuture<'static, Option<(TlsStream<TcpStream>, SocketAddr)>>>,
+    handshakes: FuturesUnordered<BoxFuture<'static, Option<Connection>>>,
 }
 
 impl TlsListener {

@@ -33,8 +33,8 @@ pub(crate) fn validate(request: &Request) -> Verdict {
     }
     let name = topology.metadata.name.unwrap_or_default();
     Err(Refusal::new(format!(
-        "topology `{name}`: field `spec.levels[].alias`: invalid topology aliases: {}; hint: give each level an alias that \
-         no other level has as alias or node label",
+        "topology `{name}`: field `spec.levels[].alias`: invalid topology aliases: {}; hint: give each level an alias \
+         that no other level has as alias or node label",
         wrong.join("; ")
     )))
 }
@@ -56,7 +56,8 @@ mod tests {
     fn aliases_are_unique_and_no_labels() {
         assert_eq!(judge(json!([{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack"}])), Ok(()));
         let error = judge(json!([
-            {"nodeLabel": "zone", "alias": "x"}, {"nodeLabel": "rack", "alias": "x"}, {"nodeLabel": "host", "alias": "rack"}
+            {"nodeLabel": "zone", "alias": "x"}, {"nodeLabel": "rack", "alias": "x"},
+            {"nodeLabel": "host", "alias": "rack"}
         ]));
         let error = error.unwrap_err();
         assert!(

@@ -160,7 +160,7 @@ async fn without_an_answer_only_our_own_pods_wait() {
     assert!(cluster.put(&api, own).await.is_ok());
     // Groups go on, too.
     let api: Api<PodGroup> = Api::namespaced(cluster.client.clone(), "team");
-    assert!(cluster.put(&api, json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {}})).await.is_ok());
+    assert!(cluster.put(&api, group(&json!({}))).await.is_ok());
     cluster.answer(router(Rules::default()));
     assert!(cluster.pod(pod("ours", "kai-scheduler", &json!({}))).await.is_ok());
 }
@@ -174,7 +174,8 @@ async fn users_cannot_write_what_the_binder_writes() {
     let binder: Api<Pod> = Api::namespaced(cluster.as_user("system:serviceaccount:kai-scheduler:binder"), "team");
     let patch = |patch: Value| Patch::Merge(patch);
     let none = PatchParams::default();
-    let group = json!({"metadata": {"labels": {"runai-gpu-group": "g"}, "annotations": {"received-resource-type": "Fraction"}}});
+    let notes = json!({"received-resource-type": "Fraction"});
+    let group = json!({"metadata": {"labels": {"runai-gpu-group": "g"}, "annotations": notes}});
     let error = alice.patch("p", &none, &patch(group.clone())).await.unwrap_err().to_string();
     assert!(error.contains("label `runai-gpu-group`") && error.contains("user `alice`"), "{error}");
     binder.patch("p", &none, &patch(group)).await.unwrap();
@@ -207,6 +208,11 @@ async fn debug_containers_see_no_gpu_where_that_is_switched_on() {
     let patched: Pod = api.patch_subresource("ephemeralcontainers", "p", &none, &debug).await.unwrap();
     let spec = patched.spec.unwrap();
     assert_eq!(spec.ephemeral_containers.unwrap()[0].env.as_ref().unwrap()[0].value.as_deref(), Some("void"));
+}
+
+fn group(spec: &Value) -> Value {
+    let version = "scheduling.run.ai/v2alpha2";
+    json!({"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec})
 }
 
 fn queue(name: &str, parent: Option<&str>) -> Value {
@@ -244,14 +250,14 @@ async fn queues_groups_and_topologies_are_judged() {
     cancel.cancel();
 
     let groups = Api::<PodGroup>::namespaced(cluster.client.clone(), "team");
-    let group = |spec: Value| json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec});
-    let error = cluster.put(&groups, group(json!({"minMember": 1, "minSubGroup": 1}))).await.unwrap_err().to_string();
+    let error = cluster.put(&groups, group(&json!({"minMember": 1, "minSubGroup": 1}))).await.unwrap_err().to_string();
     assert!(error.contains("mutually exclusive"), "{error}");
-    cluster.put(&groups, group(json!({"minMember": 1}))).await.unwrap();
+    cluster.put(&groups, group(&json!({"minMember": 1}))).await.unwrap();
 
     let topologies = Api::<Topology>::all(cluster.client.clone());
     let levels = json!([{"nodeLabel": "zone", "alias": "rack"}, {"nodeLabel": "rack"}]);
-    let topology = json!({"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"}, "spec": {"levels": levels}});
+    let (version, spec) = ("kai.scheduler/v1alpha1", json!({"levels": levels}));
+    let topology = json!({"apiVersion": version, "kind": "Topology", "metadata": {"name": "t"}, "spec": spec});
     let error = cluster.put(&topologies, topology).await.unwrap_err().to_string();
     assert!(error.contains("invalid topology aliases: collisions with node labels `rack`"), "{error}");
 }

@@ -110,15 +110,15 @@ impl Attributes<'_> {
 }
 
 /// The chain of plugins and webhooks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Admission {
     webhooks: webhook::Webhooks,
 }
 
 impl Admission {
-    /// A chain without webhook services.
-    pub fn new() -> Self {
-        Self::default()
+    /// A chain without webhook services. With a seed, what webhooks are asked repeats from run to run.
+    pub fn new(seed: Option<u64>) -> Self {
+        Self { webhooks: webhook::Webhooks::new(seed) }
     }
 
     /// Makes a router the backend of a Service, for webhooks whose `clientConfig` names that service.

@@ -74,7 +74,8 @@ impl ApiServer {
         let core = Arc::new(Core {
             store: Store::new(Limits { events: options.watch_history, bytes: options.watch_history_bytes }),
             registry: RwLock::new(Arc::new(Registry::new(&Registry::default(), &Snapshot::new()))),
-            admission: Admission::new(),
+            // Another sequence than that of the objects: a webhook more must not change their identities.
+            admission: Admission::new(options.seed.map(|seed| !seed)),
             clock: options.clock,
             random: Random::new(options.seed),
             node_proxy: RwLock::new(None),

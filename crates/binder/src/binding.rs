@@ -2,9 +2,10 @@
 //!
 //! Everything done here can be done twice: after a crash the next binder begins from what it sees.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::try_join;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Binding, Node, Pod};
 use kai_api::{
     BindRequest,
@@ -16,6 +17,7 @@ use kai_kit::{
     writes,
 };
 use kube::{Api, ResourceExt, api::PostParams, core::Status};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -41,6 +43,8 @@ pub(crate) struct Binder {
     pub(crate) world: Arc<World>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) metrics: Metrics,
+    /// Since when requests wait for volumes and claims, with their uid.
+    pub(crate) waiting: Mutex<BTreeMap<Key, (Option<String>, Timestamp)>>,
 }
 
 impl Binder {
@@ -55,10 +59,10 @@ impl Binder {
     async fn try_work(&self, key: &Key) -> Result<Next, kube::Error> {
         let world = &self.world;
         self.clean_withdrawn(key).await?;
-        let Some(request) = world.requests.get(key) else { return Ok(Next::Done) };
-        if is_finished(&request) {
+        let Some(request) = world.requests.get(key).filter(|request| !is_finished(request)) else {
+            self.waiting.lock().remove(key);
             return Ok(Next::Done);
-        }
+        };
         let pod = self.pod(&request).await?;
         let node = self.node(node_of(&request)).await?;
         let holds = self.holds(&request);
@@ -88,16 +92,36 @@ impl Binder {
                 _ => return Ok(Next::Done),
             },
         };
-        if let Failure::Waiting(what) = &failure {
-            outcome.waits(bind_steps::PREPARING, what).await?;
-            return Ok(Next::After(VOLUMES));
-        }
+        let failure = match failure {
+            Failure::Waiting(what) => match self.patience(key, &request) {
+                None => {
+                    outcome.waits(bind_steps::PREPARING, &what).await?;
+                    return Ok(Next::After(VOLUMES));
+                }
+                Some(waited) => Failure::Refused(format!("not ready within {} s: {what}", waited.as_secs())),
+            },
+            other => other,
+        };
+        self.waiting.lock().remove(key);
         let verdict = outcome.judge(failure);
         if verdict.is_final() {
             // What the attempt wrote goes before it is called failed, so that a crash in between repeats the cleaning.
             rollback::undo(world, &request, pod.as_deref()).await?;
         }
         outcome.failed(verdict).await
+    }
+
+    /// How long a request has waited for volumes and claims, once that is too long. Counted from when this process first saw it wait.
+    fn patience(&self, key: &Key, request: &BindRequest) -> Option<Duration> {
+        let now = self.world.process.now();
+        let timeout = self.world.settings.get().volume_timeout;
+        let mut waiting = self.waiting.lock();
+        let since = waiting.entry(key.clone()).or_insert_with(|| (request.uid(), now));
+        if since.0 != request.uid() {
+            *since = (request.uid(), now);
+        }
+        let waited = Duration::try_from(now.duration_since(since.1)).unwrap_or_default();
+        (waited >= timeout).then_some(timeout)
     }
 
     /// The pod of a request; asked for if the mirror has none or another one.
@@ -137,7 +161,7 @@ impl Binder {
     /// Prepares a pod and binds it.
     async fn bind(&self, request: &BindRequest, pod: &Pod, node: &Node, devices: &[String]) -> Result<(), Failure> {
         let world = &self.world;
-        volumes::place(world, request, pod, node).await?;
+        volumes::place(world, pod, node).await?;
         claims::allocate(world, request, pod, node).await?;
         extended_claim::allocate(world, request, pod).await?;
         if !devices.is_empty() {

@@ -1,4 +1,4 @@
-//! What the GPU operator's ClusterPolicy says about CDI. Without one, containers learn their GPUs through the environment alone.
+//! What the GPU operator's `ClusterPolicy` says about CDI. Without one, containers learn their GPUs through the environment alone.
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;

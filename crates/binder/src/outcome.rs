@@ -86,12 +86,13 @@ impl<'a> Outcome<'a> {
         {
             self.write_condition(pod, "True", "Bound", "").await?;
         }
-        self.write_status(status).await?;
-        self.metrics.bound(self.request, self.world.process.now());
+        // Told before the status is written: whoever dies in between tells it again, and the same words are one event.
         if let Some(pod) = self.pod {
             let text = format!("bound to node {}", node_of(self.request));
             self.world.process.events.tell(pod, Kind::Normal, "Bound", text);
         }
+        self.write_status(status).await?;
+        self.metrics.bound(self.request, self.world.process.now());
         Ok(Next::Done)
     }
 

@@ -21,7 +21,7 @@ pub fn rights(namespace: &str) -> Vec<Right> {
         Right::cluster("", "configmaps", &["get", "create", "patch", "delete"], "tell containers their GPUs"),
         Right::cluster("", "events", &["create", "patch"], "tell users what happened"),
         Right::cluster("", "persistentvolumeclaims", &["get", "patch"], "choose the node of volumes that wait for one"),
-        Right::cluster("", "persistentvolumes", &["get", "list", "patch"], "give existing volumes to claims"),
+        Right::cluster("", "persistentvolumes", &["list", "patch"], "give existing volumes to claims"),
         Right::cluster("storage.k8s.io", "storageclasses", &["get", "list"], "know which claims wait for a node"),
         Right::cluster(
             "resource.k8s.io",
@@ -30,16 +30,10 @@ pub fn rights(namespace: &str) -> Vec<Right> {
             "allocate devices and make claims for extended resources",
         ),
         Right::cluster("resource.k8s.io", "resourceclaims/status", &["patch"], "allocate devices"),
-        Right::cluster(
-            "resource.k8s.io",
-            "resourceclaims/binding",
-            &["patch", "update"],
-            "allocate devices where newer servers ask for it",
-        ),
         Right::cluster("node.k8s.io", "runtimeclasses", &["get"], "know whether there is a class for GPUs"),
         Right::cluster("nvidia.com", "clusterpolicies", &["list"], "know whether containers get GPUs through CDI"),
         Right::cluster(groups::KAI, "configs", &["get"], "read the configuration"),
-        Right::cluster(groups::SCHEDULING, "bindrequests", &["get", "list", "watch", "delete"], "carry out decisions"),
+        Right::cluster(groups::SCHEDULING, "bindrequests", &["list", "watch", "delete"], "carry out decisions"),
         Right::cluster(groups::SCHEDULING, "bindrequests/status", &["patch"], "say how far they are"),
         Right::in_namespace(
             namespace,

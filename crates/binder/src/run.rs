@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use kai_api::names::leases;
 use kai_kit::{Process, lease};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -66,8 +67,13 @@ pub async fn run(process: Process, options: Options) -> Result<(), Error> {
 async fn work(world: &Arc<World>, metrics: &Metrics, options: &Options, cancel: CancellationToken) {
     // What went wrong before is forgotten with each leadership: the world may have changed meanwhile.
     let keeper = Arc::new(Keeper::new(Arc::clone(world)));
-    let binder = Binder { world: Arc::clone(world), keeper: Arc::clone(&keeper), metrics: metrics.clone() };
-    world.resync();
+    let binder = Binder {
+        world: Arc::clone(world),
+        keeper: Arc::clone(&keeper),
+        metrics: metrics.clone(),
+        waiting: Mutex::default(),
+    };
+    let _awake = Awake::new(world);
     let requests = world.request_queue.run(options.max_concurrent_reconciles, &cancel, |key| binder.work(key));
     let nodes = world.node_queue.run(NODES, &cancel, |node| keeper.pass(node));
     let clock = async {
@@ -79,5 +85,21 @@ async fn work(world: &Arc<World>, metrics: &Metrics, options: &Options, cancel: 
     tokio::select! {
         () = async { tokio::join!(requests, nodes); } => {}
         () = clock => {}
+    }
+}
+
+/// Changes are heard while this lives: work that loses its lease is dropped in the middle.
+struct Awake<'a>(&'a World);
+
+impl<'a> Awake<'a> {
+    fn new(world: &'a World) -> Self {
+        world.wake();
+        Self(world)
+    }
+}
+
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        self.0.rest();
     }
 }

@@ -29,6 +29,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 
 /// All that is set.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches that have nothing to do with each other")]
 pub(crate) struct Settings {
     pub(crate) namespace: String,
     pub(crate) service_account: String,
@@ -150,15 +151,12 @@ impl Current {
     /// Reads them once. What cannot be read stays as it was.
     pub(crate) async fn read(&self, client: &Client) -> Result<(), kube::Error> {
         let configs = Api::<Config>::all(client.clone());
-        let config = configs.get_opt(objects::CONFIG).await?;
+        let config = if_known(configs.get(objects::CONFIG).await)?;
         let classes = Api::<RuntimeClass>::all(client.clone());
-        let runtime_class = classes.get_opt(objects::NVIDIA_RUNTIME_CLASS).await?.is_some();
+        let runtime_class = if_known(classes.get(objects::NVIDIA_RUNTIME_CLASS).await)?.is_some();
         let policies = Api::<DynamicObject>::all_with(client.clone(), &cluster_policy::resource());
-        let policies = match policies.list(&ListParams::default()).await {
-            Ok(list) => list.items,
-            Err(error) if classify(&error) == Class::Gone => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        let policies =
+            if_known(policies.list(&ListParams::default()).await)?.map(|list| list.items).unwrap_or_default();
         let settings = (*self.flags).clone().with(Found { config, policies, runtime_class });
         *self.latest.write() = Arc::new(settings);
         Ok(())
@@ -171,6 +169,15 @@ impl Current {
                 tracing::debug!(%error, "settings not read");
             }
         }
+    }
+}
+
+/// Nothing where the object, or its whole kind, does not exist. The answer about an unknown kind is no `Status`: only its code tells.
+fn if_known<T>(answer: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if classify(&error) == Class::Gone => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -124,7 +124,7 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:00:00Z";
 
-    fn act(request: Value, pod: Option<Value>, holds: &[Hold]) -> Action {
+    fn act(request: Value, pod: impl Into<Option<Value>>, holds: &[Hold]) -> Action {
         let mut object = json!({"metadata": {"name": "p", "namespace": "team",
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]},
             "spec": {"podName": "p", "selectedNode": "n"}});
@@ -134,14 +134,14 @@ mod tests {
             }
         }
         let request = serde_json::from_value(object).expect("a request");
-        let pod = pod.map(|pod| serde_json::from_value(pod).expect("a pod"));
+        let pod = pod.into().map(|pod| serde_json::from_value(pod).expect("a pod"));
         let node = Node::default();
         let now = NOW.parse().expect("a time");
         step(&View { request: &request, pod: pod.as_ref(), node: Some(&node), holds, now })
     }
 
-    fn pod(node: Option<&str>) -> Option<Value> {
-        Some(json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": node, "containers": []}}))
+    fn pod(node: Option<&str>) -> Value {
+        json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": node, "containers": []}})
     }
 
     #[test]

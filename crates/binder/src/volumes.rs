@@ -2,14 +2,13 @@
 //!
 //! What this writes carries the uid of the pod it was written for, so that it can be taken back and nothing else is.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use k8s_openapi::api::{
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
-use kai_api::{BindRequest, names::annotations};
+use kai_api::names::annotations;
 use kai_kit::{
     errors::{Class, classify},
     writes,
@@ -46,7 +45,7 @@ fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// Sees to it that all volumes of a pod can be had on a node: done, waiting, or why not.
-pub(crate) async fn place(world: &World, request: &BindRequest, pod: &Pod, node: &Node) -> Result<(), Failure> {
+pub(crate) async fn place(world: &World, pod: &Pod, node: &Node) -> Result<(), Failure> {
     let names = claims_of(pod);
     if names.is_empty() {
         return Ok(());
@@ -59,21 +58,14 @@ pub(crate) async fn place(world: &World, request: &BindRequest, pod: &Pod, node:
             other => other?,
         }
     }
-    let Some(what) = waiting else { return Ok(()) };
-    let timeout = world.settings.get().volume_timeout;
-    let age = request.creation_timestamp().map(|time| world.process.now().duration_since(time.0));
-    if age.is_some_and(|age| age > SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX)) {
-        let text = format!("volumes were not ready within {} s: {what}", Duration::as_secs(&timeout));
-        return Err(Failure::Refused(text));
-    }
-    Err(Failure::Waiting(what))
+    waiting.map_or(Ok(()), |what| Err(Failure::Waiting(what)))
 }
 
 struct Volumes<'a> {
     world: &'a World,
     pod: &'a Pod,
     claims: Api<PersistentVolumeClaim>,
-    volumes: Api<PersistentVolume>,
+    existing: Api<PersistentVolume>,
     classes: Api<StorageClass>,
 }
 
@@ -82,7 +74,7 @@ impl<'a> Volumes<'a> {
         let client = &world.process.client;
         Self {
             claims: Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default()),
-            volumes: Api::all(client.clone()),
+            existing: Api::all(client.clone()),
             classes: Api::all(client.clone()),
             world,
             pod,
@@ -148,7 +140,7 @@ impl<'a> Volumes<'a> {
     /// Gives the claim the smallest volume that will do, else asks for one to be made.
     async fn choose(&self, claim: &PersistentVolumeClaim, class: &StorageClass, node: &Node) -> Result<(), Failure> {
         let (name, manager) = (claim.name_any(), self.world.process.component);
-        let all = self.volumes.list(&ListParams::default()).await;
+        let all = self.existing.list(&ListParams::default()).await;
         let all = all.map_err(|error| Failure::of("list volumes", &error))?.items;
         if all.iter().any(|volume| promised_to(volume, claim)) {
             return Err(Failure::Waiting(format!("volume claim {name} is being bound")));
@@ -163,7 +155,7 @@ impl<'a> Volumes<'a> {
             let patch = json!({"metadata": {"resourceVersion": volume.metadata.resource_version, "annotations": marks},
                 "spec": {"claimRef": to}});
             let volume = volume.name_any();
-            let written = writes::merge(&self.volumes, manager, &volume, &patch).await;
+            let written = writes::merge(&self.existing, manager, &volume, &patch).await;
             written.map_err(|error| Failure::of(&format!("give volume {volume} to claim {name}"), &error))?;
             return Err(Failure::Waiting(format!("volume claim {name} is being bound to volume {volume}")));
         }
@@ -193,12 +185,12 @@ impl<'a> Volumes<'a> {
             let guard = json!({"resourceVersion": claim.metadata.resource_version, "annotations": marks});
             lenient(writes::merge(&self.claims, manager, name, &json!({"metadata": guard})).await)?;
         }
-        for volume in self.volumes.list(&ListParams::default()).await?.items {
+        for volume in self.existing.list(&ListParams::default()).await?.items {
             if promised_to(&volume, &claim) && mark(volume.annotations()) {
                 let marks = json!({BOUND_BY_CONTROLLER: Value::Null, annotations::PLACED_FOR: Value::Null});
                 let guard = json!({"resourceVersion": volume.metadata.resource_version, "annotations": marks});
                 let patch = json!({"metadata": guard, "spec": {"claimRef": Value::Null}});
-                lenient(writes::merge(&self.volumes, manager, &volume.name_any(), &patch).await)?;
+                lenient(writes::merge(&self.existing, manager, &volume.name_any(), &patch).await)?;
             }
         }
         Ok(())

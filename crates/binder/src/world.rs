@@ -7,7 +7,14 @@
 //!  nodes ─────────┘ requests and reservations of a node that went
 //! ```
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::{Node, NodeStatus, Pod, PodSpec};
 use kai_api::{
@@ -36,6 +43,8 @@ pub(crate) struct World {
     pub(crate) request_queue: WorkQueue<Key>,
     /// Nodes whose reservations are to be looked at.
     pub(crate) node_queue: WorkQueue<String>,
+    /// Whether changes are heard. A replica that only stands by collects no work: it begins with [`World::resync`].
+    awake: Arc<AtomicBool>,
     /// Requests that were taken away, until what they left behind is cleaned.
     pub(crate) withdrawn: Arc<Mutex<BTreeMap<Key, Arc<BindRequest>>>>,
 }
@@ -92,6 +101,11 @@ impl World {
         let request_queue = WorkQueue::new(pauses);
         let node_queue = WorkQueue::new(pauses);
         let withdrawn: Arc<Mutex<BTreeMap<Key, Arc<BindRequest>>>> = Arc::default();
+        let awake = Arc::new(AtomicBool::new(false));
+        let asleep = || {
+            let awake = Arc::clone(&awake);
+            move || !awake.load(Ordering::Relaxed)
+        };
         let (client, health, cancel) = (&process.client, &process.health, &process.cancel);
 
         let mut requests = Mirror::<BindRequest>::builder();
@@ -100,7 +114,11 @@ impl World {
         let requests_by_pod = requests.index(|request| vec![pod_key(request).to_string()]);
         let hear = {
             let (queue, nodes, withdrawn) = (request_queue.clone(), node_queue.clone(), Arc::clone(&withdrawn));
+            let asleep = asleep();
             move |change: &Change<'_, BindRequest>| {
+                if asleep() {
+                    return;
+                }
                 let request = change.object();
                 if let Change::Removed(old) = change
                     && !is_finished(old)
@@ -122,7 +140,11 @@ impl World {
         });
         let hear = {
             let (queue, nodes, requests) = (request_queue.clone(), node_queue.clone(), requests.clone());
+            let asleep = asleep();
             move |change: &Change<'_, Pod>| {
+                if asleep() {
+                    return;
+                }
                 let pod = change.object();
                 let of_note = match change {
                     Change::Changed(old, new) => {
@@ -153,7 +175,11 @@ impl World {
         let reservations_by_node = reservations.index(|pod| place(pod).map(str::to_owned).into_iter().collect());
         let hear = {
             let (queue, nodes, requests) = (request_queue.clone(), node_queue.clone(), requests.clone());
+            let asleep = asleep();
             move |change: &Change<'_, Pod>| {
+                if asleep() {
+                    return;
+                }
                 let pod = change.object();
                 if let Some(node) = place(pod) {
                     nodes.add(node.to_owned());
@@ -176,8 +202,9 @@ impl World {
 
         let hear = {
             let (queue, reservations_queue, requests) = (request_queue.clone(), node_queue.clone(), requests.clone());
+            let asleep = asleep();
             move |change: &Change<'_, Node>| {
-                if matches!(change, Change::Changed(..)) {
+                if asleep() || matches!(change, Change::Changed(..)) {
                     return;
                 }
                 let name = change.object().metadata.name.clone().unwrap_or_default();
@@ -191,6 +218,7 @@ impl World {
         let nodes = nodes.start(Api::all(client.clone()), watcher::Config::default(), health, cancel);
 
         Self {
+            process,
             settings,
             namespace,
             pods,
@@ -202,8 +230,8 @@ impl World {
             reservations_by_node,
             request_queue,
             node_queue,
+            awake,
             withdrawn,
-            process,
         }
     }
 
@@ -230,6 +258,17 @@ impl World {
         let mut found = self.requests.find(self.requests_by_node, node);
         found.retain(|request| is_fraction(request) && !is_finished(request));
         found
+    }
+
+    /// From now on changes are heard, beginning with all there is.
+    pub(crate) fn wake(&self) {
+        self.awake.store(true, Ordering::Relaxed);
+        self.resync();
+    }
+
+    /// From now on changes are not heard.
+    pub(crate) fn rest(&self) {
+        self.awake.store(false, Ordering::Relaxed);
     }
 
     /// Asks for everything that may have been missed.

@@ -30,8 +30,9 @@ impl Veto {
         let handed_on = notes.and_then(|all| all.get(annotations::BIND_VETOES));
         let mut vetoes: Vec<Self> = handed_on.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let status = object.status.clone().unwrap_or_default();
+        // Whatever the failure was: who says when to try again wants not to be tried before.
         let refused = status.phase.as_deref() == Some(bind_phases::FAILED)
-            && status.error_class.as_deref() == Some(bind_errors::REFUSED);
+            && status.error_class.as_deref() != Some(bind_errors::GONE);
         if let (true, Some(node), Some(until)) = (refused, &object.spec.selected_node, &status.next_retry) {
             vetoes.retain(|veto| veto.node != *node);
             let reason = status.reason.clone().unwrap_or_else(|| "no reason was given".to_owned());

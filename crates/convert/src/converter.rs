@@ -3,17 +3,19 @@
 //!
 //! Objects may come in any order. What is kept are records, not objects; of a pod that runs and depends on nothing only its uid.
 
+mod unconfirmed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kai_api::names::{labels, objects};
 use kai_core::{
-    delta::{Delta, Node, PodGroup},
+    delta::{Delta, Node},
     time::Time,
 };
 
 use crate::{
-    bind_request::{BindRecord, Veto},
+    bind_request::BindRecord,
     device::{Devices, Stale},
     group::{GroupRecord, Priorities},
     node,
@@ -56,6 +58,8 @@ impl Default for Settings {
         }
     }
 }
+
+pub use self::unconfirmed::GroupNote;
 
 /// What is kept of a pod.
 #[derive(Debug)]
@@ -101,23 +105,6 @@ pub struct Converter {
     now: Time,
 }
 
-/// What was written on a group, though its object may not show it yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupNote {
-    /// When its pods last started.
-    Started(Time),
-    /// When its pods were last evicted.
-    Evicted(Time),
-    /// Since when it is below its minimum; `None`: it no longer is.
-    Stale(Option<Time>),
-}
-
-impl GroupNote {
-    fn same_field(self, other: Self) -> bool {
-        std::mem::discriminant(&self) == std::mem::discriminant(&other)
-    }
-}
-
 impl Converter {
     /// A converter that knows of nothing yet.
     #[must_use]
@@ -141,104 +128,6 @@ impl Converter {
     #[must_use]
     pub fn zone_names(&self, node: &str) -> &[String] {
         self.zones.get(node).map(Zones::names).unwrap_or_default()
-    }
-
-    /// The claims of a pod that waits: their names in the pod, and `namespace/name`.
-    #[must_use]
-    pub fn claims_of(&self, uid: &str) -> Vec<(String, String)> {
-        let record = self.uids.get(uid).and_then(|pod| self.pods.get(pod));
-        let Some(PodRecord::Open(draft)) = record else { return Vec::new() };
-        draft.claims.iter().filter_map(|claim| Some((claim.name.clone(), claim.key.clone()?))).collect()
-    }
-
-    /// The name of a request of a claim, by its place.
-    #[must_use]
-    pub fn claim_request(&self, claim: &str, place: u32) -> String {
-        self.devices.request_name(claim, place).unwrap_or_default().to_owned()
-    }
-
-    /// The device class that serves an extended resource.
-    #[must_use]
-    pub fn class_serving(&self, resource: &str) -> Option<&str> {
-        self.devices.class_serving(resource)
-    }
-
-    /// The label of objects of this scheduler's node pool, if they have one.
-    #[must_use]
-    pub fn pool_label(&self) -> Option<(String, String)> {
-        let pool = self.settings.pool.as_ref()?;
-        Some((pool.label.clone(), pool.value.clone()?))
-    }
-
-    /// The vetoes that hold for a pod.
-    pub fn vetoes(&self, uid: &str) -> impl Iterator<Item = &Veto> {
-        let bind = self.uids.get(uid).and_then(|pod| self.binds.get(self.bind_of.get(pod)?));
-        let owned = bind.filter(|bind| bind.owner.as_deref().is_none_or(|owner| owner == uid));
-        owned.into_iter().flat_map(|bind| &bind.vetoes).filter(|veto| veto.holds(self.now))
-    }
-
-    /// When the next veto ends.
-    #[must_use]
-    pub fn next_veto_end(&self) -> Option<Time> {
-        self.veto_ends.first().map(|(end, _)| *end)
-    }
-
-    /// Takes the time: vetoes that ended no longer hold.
-    #[must_use]
-    pub fn tell_time(&mut self, now: Time) -> Vec<Delta> {
-        let mut out = Vec::new();
-        self.now = self.now.max(now);
-        while let Some((end, _)) = self.veto_ends.first()
-            && *end <= now
-            && let Some((_, pod)) = self.veto_ends.pop_first()
-        {
-            self.tell_bound(&pod, &mut out);
-        }
-        out
-    }
-
-    /// Takes the news that the deletion of a pod was asked for. Its object will say so later.
-    #[must_use]
-    pub fn pod_leaves(&mut self, uid: &str, since: Time) -> Vec<Delta> {
-        if !self.uids.contains_key(uid) {
-            return Vec::new();
-        }
-        self.leaving.insert(uid.to_owned(), since);
-        vec![Delta::PodLeaves { uid: uid.to_owned(), since }]
-    }
-
-    /// Takes the news that a pod is not deleted after all. Its object must be applied next.
-    pub fn pod_stays(&mut self, uid: &str) {
-        self.leaving.remove(uid);
-    }
-
-    /// Takes the news that something was written on a group. Its object will say so later.
-    #[must_use]
-    pub fn group_noted(&mut self, group: &str, note: GroupNote) -> Vec<Delta> {
-        let Some(record) = self.groups.get(group) else { return Vec::new() };
-        let notes = self.notes.entry(group.to_owned()).or_default();
-        notes.retain(|known| !known.same_field(note));
-        notes.push(note);
-        let described = noted(record.resolve(&self.priorities), notes);
-        vec![Delta::PodGroup(Box::new(described))]
-    }
-
-    /// Takes the news that something could not be written on a group.
-    #[must_use]
-    pub fn group_not_noted(&mut self, group: &str, note: GroupNote) -> Vec<Delta> {
-        if let Some(notes) = self.notes.get_mut(group) {
-            notes.retain(|known| *known != note);
-            if notes.is_empty() {
-                self.notes.remove(group);
-            }
-        }
-        self.tell_group(group).into_iter().collect()
-    }
-
-    fn tell_group(&self, group: &str) -> Option<Delta> {
-        let record = self.groups.get(group)?;
-        let notes = self.notes.get(group).map(Vec::as_slice).unwrap_or_default();
-        Some(Delta::PodGroup(Box::new(noted(record.resolve(&self.priorities), notes))))
     }
 
     /// Takes an object that is new or changed.
@@ -409,17 +298,7 @@ impl Converter {
         let group = key(&object.metadata);
         if self.ours(&object.metadata) {
             let record = GroupRecord::of(object);
-            if let Some(notes) = self.notes.get_mut(&group) {
-                let shown = record.resolve(&self.priorities);
-                notes.retain(|note| match note {
-                    GroupNote::Started(at) => shown.last_start.is_none_or(|shown| shown < *at),
-                    GroupNote::Evicted(at) => shown.last_eviction.is_none_or(|shown| shown < *at),
-                    GroupNote::Stale(since) => shown.stale_since != *since,
-                });
-                if notes.is_empty() {
-                    self.notes.remove(&group);
-                }
-            }
+            self.confirm_notes(&group, &record);
             self.groups.insert(group.clone(), record);
             out.extend(self.tell_group(&group));
         } else if self.groups.remove(&group).is_some() {
@@ -435,6 +314,7 @@ impl Converter {
             let replaced = old != draft.pod.uid;
             self.forget_pod(&pod, out);
             if replaced {
+                self.leaving.remove(&old);
                 out.push(Delta::PodGone(old));
             }
         }
@@ -597,18 +477,6 @@ impl Converter {
             out.extend(self.devices.claim(claim).map(|claim| Delta::Claim(Box::new(claim))));
         }
     }
-}
-
-/// A group with what was written on it since its object was seen.
-fn noted(mut group: PodGroup, notes: &[GroupNote]) -> PodGroup {
-    for note in notes {
-        match *note {
-            GroupNote::Started(at) => group.last_start = Some(at),
-            GroupNote::Evicted(at) => group.last_eviction = Some(at),
-            GroupNote::Stale(since) => group.stale_since = since,
-        }
-    }
-    group
 }
 
 #[cfg(test)]

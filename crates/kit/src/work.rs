@@ -118,6 +118,7 @@ impl<T: Ord + Clone + Debug> WorkQueue<T> {
         F: Fn(T) -> W,
         W: Future<Output = Next>,
     {
+        self.take_up();
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < workers.max(1)
@@ -140,6 +141,14 @@ impl<T: Ord + Clone + Debug> WorkQueue<T> {
                 () = sleep_until(due), if due.is_some() => {}
             }
         }
+    }
+
+    /// Whoever worked on these before was stopped in the middle, as when a lease is lost: they are due again.
+    fn take_up(&self) {
+        let mut book = self.book.lock();
+        let Book { ready, busy, again, .. } = &mut *book;
+        ready.append(busy);
+        again.clear();
     }
 
     fn take(&self) -> Option<T> {
@@ -270,6 +279,28 @@ mod tests {
         };
         queue.run(4, &cancel, work).await;
         assert_eq!(tries.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_was_stopped_in_the_middle_is_done_by_the_next() {
+        let queue = queue();
+        queue.add("pod");
+        let first = CancellationToken::new();
+        let stop = first.clone();
+        let work = move |_| {
+            stop.cancel();
+            std::future::pending::<Next>()
+        };
+        queue.run(2, &first, work).await;
+        let second = CancellationToken::new();
+        let done = AtomicU32::new(0);
+        let work = |_| async {
+            done.fetch_add(1, Ordering::Relaxed);
+            second.cancel();
+            Next::Done
+        };
+        queue.run(2, &second, work).await;
+        assert_eq!(done.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test(start_paused = true)]

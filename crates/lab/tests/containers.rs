@@ -14,7 +14,7 @@ use kai_clock::Clock;
 use kai_lab::{
     cluster::{Lab, LabOptions},
     faults::{ApiEffect, ApiFault, NodeAction, Trigger},
-    fleet::Fleet,
+    fleet::{Fleet, Span},
     programs::{ContainerStart, Programs, RunningProgram},
 };
 use kube::{
@@ -365,5 +365,28 @@ async fn a_reboot_restarts_pods_and_refuses_those_whose_devices_have_other_names
     assert_ne!(uuid("next"), old_gpu);
     pods(&lab).delete("gpu", &DeleteParams::default()).await.unwrap();
     gone(&lab, "gpu").await;
+    lab.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_while_it_waits_never_starts() {
+    let real = Arc::new(Real::default());
+    let lab = lab("cpu", Some(real.clone())).await;
+    let delay = Span::fixed(Duration::from_secs(20));
+    lab.faults().set(vec![ApiFault {
+        verb: Some("get".to_owned()),
+        resource: Some("configmaps".to_owned()),
+        trigger: Trigger::Always,
+        effect: ApiEffect::Delay(delay),
+    }]);
+    fill(&lab, "m", json!({"K": "v"})).await;
+    let mut container = from_map("m", "K");
+    container["image"] = json!("real:1");
+    create(&lab, "p", "cpu-0", container, json!({})).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    pods(&lab).delete("p", &DeleteParams::default()).await.unwrap();
+    gone(&lab, "p").await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((lab.faults().struck(), real.starts.lock().len()), (1, 0));
     lab.shutdown().await;
 }

@@ -1,8 +1,9 @@
 //! What must change on a group and on a pod, as merge patches of only that.
 //!
-//! Of an existing group stay: `markUnschedulable`, `schedulingBackoff`, the node pool, status, and whatever labels, annotations and owners
-//! others gave it. A queue stays if somebody set it on the group by hand, and follows the workload otherwise; [`QUEUE_WRITTEN`] tells
-//! the two apart. A group that KAI wrote has no such note: its queue stays, and is noted if it is the workload's.
+//! Of an existing group stay: `markUnschedulable`, `schedulingBackoff`, the node pool, status, and whatever labels,
+//! annotations and owners others gave it. A queue stays if somebody set it on the group by hand, and follows the
+//! workload otherwise; [`QUEUE_WRITTEN`] tells the two apart. A group that KAI wrote has no such note: its queue
+//! stays, and is noted if it is the workload's.
 
 use std::collections::BTreeMap;
 

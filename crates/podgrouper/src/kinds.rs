@@ -1,4 +1,5 @@
-//! Kinds of workloads: what the group of each looks like. One file per kind; what is not listed here is a [`plain`] workload.
+//! Kinds of workloads: what the group of each looks like. One file per kind; what is not listed here is a [`plain`]
+//! workload.
 
 mod cron_job;
 mod daemon_set;

@@ -1,13 +1,15 @@
-//! From a pod to its PodGroup: finds the object that a pod belongs to, writes a PodGroup for it and ties the pod to the group.
+//! From a pod to its PodGroup: finds the object that a pod belongs to, writes a PodGroup for it and ties the pod to
+//! the group.
 //!
 //! ```text
-//!  pod watch ─▶ work queue ─▶ walk (pod ▸ ReplicaSet ▸ Deployment) ─▶ kind (one file each) ─▶ Wanted ─▶ PodGroup: create or patch
-//!                   ▲              │ read once for all pods of an owner      │ rules: queue, priority, …      ▼
-//!                   └── parked pods ◀─ turnstile                             └─ warnings ─▶ events    pod: annotation, label
+//!  pod watch ─▶ work queue ─▶ walk (pod ▸ ReplicaSet ▸ …) ─▶ kind (one file each) ─▶ Wanted ─▶ PodGroup: create, patch
+//!                   ▲          │ owners are read once           │ rules: queue, …               ▼
+//!                   └─ parked ◀─ turnstile                      └─ warnings ─▶ events          pod: annotation, label
 //! ```
 //!
-//! A kind is a pure function from a [`Workload`] to a [`Wanted`] group. Everything that reads is in `walk`, everything that writes in `reconcile`.
-//! It must not know: nodes, resources, what a queue holds, or any other component.
+//! A kind is a pure function from a [`Workload`] to a [`Wanted`] group. Everything that reads is in `walk`,
+//! everything that writes in `reconcile`. It must not know: nodes, resources, what a queue holds, or any other
+//! component.
 
 mod apply;
 mod error;

@@ -47,7 +47,8 @@ pub struct Options {
     pub resync_seconds: u64,
 
     /// Take turns with other replicas
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
+    #[arg(num_args = 0..=1, default_missing_value = "true")]
     pub leader_elect: bool,
 }
 

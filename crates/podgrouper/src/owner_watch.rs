@@ -1,5 +1,5 @@
-//! Changes of owners: the metadata of the usual top owners is watched, so that a label or annotation counts at once and owners need
-//! not be read again and again. Nothing is kept but what the pods here belong to.
+//! Changes of owners: the metadata of the usual top owners is watched, so that a label or annotation counts at once
+//! and owners need not be read again and again. Nothing is kept but what the pods here belong to.
 
 use std::{fmt::Debug, sync::Arc};
 

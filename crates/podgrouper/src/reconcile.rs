@@ -1,7 +1,8 @@
 //! One pod: find its workload, see to the group, tie the pod to it.
 //!
-//! Every write is one that may have been made before, by an earlier attempt whose answer was lost, by another replica or by KAI. The
-//! oldest living pod of a group speaks for it: pods that say different things do not overwrite each other's words in turns.
+//! Every write is one that may have been made before, by an earlier attempt whose answer was lost, by another replica
+//! or by KAI. The oldest living pod of a group speaks for it: pods that say different things do not overwrite each
+//! other's words in turns.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

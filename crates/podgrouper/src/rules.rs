@@ -1,6 +1,7 @@
 //! What every kind of workload says in the same way: queue, priority, preemptibility, delays, topology, labels.
 //!
-//! The answers depend on the workload and on [`Rules`] alone. What is wrong but can be done without becomes a warning of the group.
+//! The answers depend on the workload and on [`Rules`] alone. What is wrong but can be done without becomes a warning
+//! of the group.
 
 mod copied;
 mod texts;
@@ -36,7 +37,8 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// One group for the top of the workload, of which one pod is enough to start. `priority` is the class of such workloads.
+    /// One group for the top of the workload, of which one pod is enough to start. `priority` is the class of such
+    /// workloads.
     pub fn group(&self, workload: &Workload<'_>, priority: &str) -> Wanted {
         let top = workload.top;
         let mut warnings = Vec::new();
@@ -77,7 +79,8 @@ impl Rules<'_> {
         match text.trim().parse::<i32>() {
             Ok(count) if count >= 1 => Ok(Some(count)),
             _ => Err(Trouble::Input(format!(
-                "{}: annotation {KEY} is `{}`, which is not a whole number of at least 1; its pods are not scheduled until it is corrected",
+                "{}: annotation {KEY} is `{}`, which is not a whole number of at least 1; \
+                 its pods are not scheduled until it is corrected",
                 owner.reference,
                 texts::short(text)
             ))),
@@ -122,7 +125,8 @@ impl Rules<'_> {
             texts::once(
                 warnings,
                 format!(
-                    "{place} names PriorityClass `{}`, which does not exist and is left out; create the class or correct the name",
+                    "{place} names PriorityClass `{}`, which does not exist and is left out; \
+                     create the class or correct the name",
                     texts::short(class)
                 ),
             );

@@ -1,5 +1,5 @@
-//! One at a time: when many pods of a workload need the same object read or written, the first does it and the others are asked for
-//! again when it is done. Nobody waits meanwhile.
+//! One at a time: when many pods of a workload need the same object read or written, the first does it and the others
+//! are asked for again when it is done. Nobody waits meanwhile.
 
 use std::{collections::BTreeMap, sync::Arc};
 

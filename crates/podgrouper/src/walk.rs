@@ -1,8 +1,8 @@
 //! From a pod up to what it belongs to.
 //!
-//! The way goes along the controller's reference, else the first. It ends at an object without owners, or below one that may not be
-//! read. Owners are read once for all their pods and remembered while a pod has them; of the usual kinds the server tells the changes
-//! ([`crate::owner_watch`]), others are read again after a while.
+//! The way goes along the controller's reference, else the first. It ends at an object without owners, or below one
+//! that may not be read. Owners are read once for all their pods and remembered while a pod has them; of the usual
+//! kinds the server tells the changes ([`crate::owner_watch`]), others are read again after a while.
 
 mod memory;
 
@@ -148,7 +148,8 @@ impl Owners {
         let read = match self.api(&place.namespace, named).await?.get_metadata(&named.name).await {
             Ok(found) if found.metadata.uid.as_deref() != Some(&reference.uid) => {
                 return Err(Trouble::Unsettled(format!(
-                    "{named} is another one than the pod belongs to: it has uid {}, the pod's metadata.ownerReferences say {}; \
+                    "{named} is another one than the pod belongs to: it has uid {}, \
+                     the pod's metadata.ownerReferences say {}; \
                      delete the pod if nobody else does",
                     found.metadata.uid.as_deref().unwrap_or("none"),
                     reference.uid
@@ -162,7 +163,8 @@ impl Owners {
                 return Ok(owner);
             }
             Err(error) if is_forbidden(&error) => Read::Forbidden(format!(
-                "{named} may not be read and what is above it is not considered: {}; grant `get` on {} {} to the pod-grouper, \
+                "{named} may not be read and what is above it is not considered: {}; \
+                 grant `get` on {} {} to the pod-grouper, \
                  or set annotation {} on the pods",
                 errors::message(&error),
                 named.api_version,
@@ -186,7 +188,8 @@ impl Owners {
                 Ok(Api::dynamic(self.client.clone(), &resource, &scope).constrain(namespace))
             }
             Ok(None) => Err(Trouble::Unsettled(format!(
-                "{reference}, which the pod's metadata.ownerReferences name, is of a kind that the API server does not serve in {}",
+                "{reference}, which the pod's metadata.ownerReferences name, \
+                 is of a kind that the API server does not serve in {}",
                 reference.api_version
             ))),
             Err(error) => {

@@ -1,5 +1,5 @@
-//! Groups of workloads, case by case: `golden/<case>.yaml` has a pod and its owners from the nearest up, `golden/<case>.group.yaml` what comes
-//! of them. `UPDATE=1` writes the latter anew.
+//! Groups of workloads, case by case: `golden/<case>.yaml` has a pod and its owners from the nearest up,
+//! `golden/<case>.group.yaml` what comes of them. `UPDATE=1` writes the latter anew.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 

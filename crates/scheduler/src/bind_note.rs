@@ -3,13 +3,20 @@
 //! While a request is being written its watch is not believed: what it tells is held back until the writer knows what is there. So an
 //! old request that is deleted and a new one of the same name never get mixed up, and a lost answer does no harm.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kai_api::{
     BindRequest,
-    names::{annotations, bind_phases},
+    names::{annotations, bind_errors, bind_phases},
 };
 use kai_convert::Veto;
+use kai_core::time::Time;
+use kai_kit::backoff::Backoff;
 
 use crate::notes::key_of;
 
@@ -63,6 +70,16 @@ pub(crate) struct Binds {
     pub(crate) dropping: BTreeSet<String>,
 }
 
+/// How long a node is put off.
+const PUT_OFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(5));
+
+/// The failures by node that were handed on to a request.
+fn attempts_of(request: &BindRequest) -> BTreeMap<String, i32> {
+    let notes = request.metadata.annotations.as_ref();
+    let handed_on = notes.and_then(|all| all.get(annotations::BIND_ATTEMPTS));
+    handed_on.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
 impl BindNote {
     fn of(object: &BindRequest, pool: Option<&str>) -> Self {
         let status = object.status.clone().unwrap_or_default();
@@ -70,15 +87,13 @@ impl BindNote {
         let phase = status.phase.as_deref();
         let enough = object.spec.backoff_limit.is_none_or(|limit| failures >= limit);
         let failed = phase == Some(bind_phases::FAILED) && enough;
-        let notes = object.metadata.annotations.as_ref();
-        let handed_on = notes.and_then(|all| all.get(annotations::BIND_ATTEMPTS));
-        let mut attempts: BTreeMap<String, i32> =
-            handed_on.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let mut attempts = attempts_of(object);
         let node = object.spec.selected_node.clone().unwrap_or_default();
         if failures > 0 {
             let known = attempts.entry(node.clone()).or_default();
             *known = failures.max(*known);
         }
+        attempts.retain(|_, count| *count > 0);
         let labels = object.metadata.labels.as_ref();
         Self {
             uid: object.metadata.uid.clone().unwrap_or_default(),
@@ -103,6 +118,29 @@ impl Binds {
             self.open.remove(&key);
         }
         self.known.insert(key, note);
+    }
+
+    /// A request that failed and does not say when to try again, as KAI's do: its node is put off for a time that grows with the
+    /// failures there, counted over all requests of the pod.
+    pub(crate) fn put_off(&self, request: &mut BindRequest, now: Time) {
+        let enough = request.spec.backoff_limit;
+        let (handed_on, node) = (attempts_of(request), request.spec.selected_node.clone().unwrap_or_default());
+        let (key, uid) = (key_of(&request.metadata), request.metadata.uid.clone());
+        let Some(status) = &mut request.status else { return };
+        let failures = status.failed_attempts.unwrap_or(0);
+        let failed =
+            status.phase.as_deref() == Some(bind_phases::FAILED) && enough.is_none_or(|limit| failures >= limit);
+        if !failed || status.next_retry.is_some() {
+            return;
+        }
+        let known = self.known.get(&key).filter(|known| Some(&known.uid) == uid.as_ref());
+        let veto = known.and_then(|known| known.vetoes.iter().find(|veto| veto.node == node));
+        let all = handed_on.get(&node).copied().unwrap_or(0).saturating_add(failures.max(1));
+        let pause = PUT_OFF.after(u32::try_from(all).unwrap_or(1));
+        let until = veto.map_or_else(|| now.0 + i64::try_from(pause.as_millis()).unwrap_or(0), |veto| veto.until);
+        status.failed_attempts = Some(all);
+        status.error_class = Some(bind_errors::REFUSED.to_owned());
+        status.next_retry = Timestamp::from_millisecond(until).ok().map(meta::Time);
     }
 
     /// Forgets a request.

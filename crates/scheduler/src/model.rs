@@ -49,6 +49,8 @@ pub(crate) struct Model {
     pub(crate) evicting: BTreeMap<String, Time>,
     /// Groups that are left out.
     pub(crate) quarantine: BTreeMap<String, Quarantine>,
+    /// The time, as of the last change.
+    pub(crate) now: Time,
     /// Whether anything changed since the last cycle.
     pub(crate) changed: bool,
     /// All deltas since the model was begun, while a culprit is searched for.
@@ -76,6 +78,7 @@ impl Model {
             binds: Binds::default(),
             evicting: BTreeMap::new(),
             quarantine: BTreeMap::new(),
+            now: Time(0),
             changed: false,
             kept: None,
             recorder: None,
@@ -185,8 +188,11 @@ impl Model {
     }
 
     /// Takes an object that is new or changed.
-    pub(crate) fn apply(&mut self, object: Object) {
+    pub(crate) fn apply(&mut self, mut object: Object) {
         let name = name_of(&object);
+        if let Object::BindRequest(request) = &mut object {
+            self.binds.put_off(request, self.now);
+        }
         match &object {
             Object::Pod(pod) => self.notes.pod(pod, &self.settings),
             Object::PodGroup(group) => self.notes.group(group),

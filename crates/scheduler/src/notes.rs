@@ -21,8 +21,10 @@ pub(crate) struct PodNote {
     pub(crate) group: Option<Arc<str>>,
     /// Whether it waits for a node.
     pub(crate) waits: bool,
-    /// Stands for the condition it shows, or was last told to show; 0: none.
-    pub(crate) shown: u64,
+    /// Stands for the condition it shows; 0: none.
+    pub(crate) seen: u64,
+    /// Stands for the condition it was told to show, which may not be seen yet; 0: none.
+    pub(crate) told: u64,
 }
 
 /// What is kept of a group.
@@ -79,7 +81,7 @@ impl Notes {
         let group: Option<Arc<str>> =
             named.filter(|name| !name.is_empty()).map(|name| format!("{namespace}/{name}").into());
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let shown = conditions.iter().find(|condition| condition.type_ == "PodScheduled").map_or(0, |condition| {
+        let seen = conditions.iter().find(|condition| condition.type_ == "PodScheduled").map_or(0, |condition| {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             condition_print(&condition.status, &text(&condition.reason), &text(&condition.message))
         });
@@ -87,17 +89,13 @@ impl Notes {
         if let Some(old) = old.as_ref().filter(|old| old.group != group) {
             self.leave(&key, old.group.as_ref());
         }
-        // What was told may not be shown yet: an older state of the same pod says nothing about that.
-        let shown = match &old {
-            Some(old) if old.uid == uid && old.shown != 0 => old.shown,
-            _ => shown,
-        };
+        let told = old.as_ref().filter(|old| old.uid == uid).map_or(0, |old| old.told);
         let waits = !placed && phase == "Pending" && pod.metadata.deletion_timestamp.is_none();
         if let Some(group) = &group {
             let record = self.groups.entry(Arc::clone(group)).or_insert_with(GroupRecord::unseen);
             record.pods.insert(Arc::clone(&key));
         }
-        self.pods.insert(key, PodNote { uid, group, waits, shown });
+        self.pods.insert(key, PodNote { uid, group, waits, seen, told });
     }
 
     /// Takes the news that a pod is gone.
@@ -145,6 +143,16 @@ impl Notes {
         record.told = 0;
         if record.pods.is_empty() {
             self.groups.remove(key);
+        }
+    }
+
+    /// Forgets what was told: another replica may have said something else meanwhile.
+    pub(crate) fn forget_told(&mut self) {
+        for note in self.pods.values_mut() {
+            note.told = 0;
+        }
+        for record in self.groups.values_mut() {
+            record.told = 0;
         }
     }
 

@@ -198,7 +198,8 @@ impl Scheduler {
 
     fn leads_changed(&mut self, leads: bool) {
         if leads {
-            // What another replica wrote meanwhile is known from the watches; what it was about to say is not.
+            self.model.notes.forget_told();
+            self.verdicts.clear();
             self.open_window();
         }
     }
@@ -223,6 +224,7 @@ impl Scheduler {
 
     fn take(&mut self, change: Change) {
         let synced = self.is_synced();
+        self.model.now = self.now();
         match change {
             Change::Watched { epoch, kind, news } if epoch == self.epoch => self.model.take(kind, news),
             Change::Shard { epoch, news } if epoch == self.epoch => self.take_shard(news),

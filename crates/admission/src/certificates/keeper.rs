@@ -1,4 +1,5 @@
-//! The Secret with the certificates: whoever finds it missing makes it, whoever finds it due renews it, all use what it says.
+//! The Secret with the certificates: whoever finds it missing makes it, whoever finds it due renews it, all use what it
+//! says.
 
 use std::collections::BTreeMap;
 

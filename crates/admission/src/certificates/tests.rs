@@ -1,5 +1,17 @@
 //! Lives of certificates, by injected time.
 
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kai_apiserver::{ApiServer, Options};
+use kai_clock::Clock;
+use kai_kit::Process;
+use kai_lab::{
+    client::{client_for, client_with_faults},
+    faults::{ApiEffect, ApiFault, FaultLayer, Trigger},
+    seed::Seed,
+};
+use kube::{Api, api::PostParams};
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 
 fn names() -> Vec<String> {
@@ -46,20 +58,20 @@ fn a_leaf_is_renewed_after_two_thirds_of_its_life_by_the_same_authority() {
 
 #[test]
 fn a_new_authority_is_made_known_before_it_signs() {
-    // Years of daily looks; each day the API servers may still have yesterday's bundle.
+    // Years of looks, days apart; each time the API servers may still have the bundle of the last one.
     let mut current = step(None, 0).unwrap();
-    let mut yesterday = current.clone();
+    let mut before = current.clone();
     let (mut authorities, mut most) = (std::collections::BTreeSet::new(), 0);
-    for day in 1..5 * 365 {
+    for day in (1..5 * 365).step_by(4) {
         if let Some(next) = step(Some(&current), day) {
             current = next;
         }
         let all = certificates(&current.authorities);
         most = most.max(all.len());
         authorities.extend(all.into_iter().map(|authority| authority.to_vec()));
-        assert!(trusted(&yesterday, &current, day), "day {day}: an unknown leaf");
-        assert!(trusted(&current, &yesterday, day), "day {day}: a leaf that is no longer trusted");
-        yesterday = current.clone();
+        assert!(trusted(&before, &current, day), "day {day}: an unknown leaf");
+        assert!(trusted(&current, &before, day), "day {day}: a leaf that is no longer trusted");
+        before = current.clone();
     }
     assert_eq!((authorities.len(), most), (2, 2));
     // The first authority goes when it has run out.
@@ -95,4 +107,46 @@ fn bytes_that_are_no_certificate_have_no_life() {
         assert_eq!(validity::of(&good[..length]), None);
     }
     assert_eq!(validity::of(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_agree_whatever_answers_are_lost() {
+    for seed in 0..8 {
+        let clock = Clock::starting_at(at(0));
+        let server = ApiServer::start(Options::new(clock));
+        let namespaces: Api<Namespace> = Api::all(client_for(server.router()));
+        let namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": "kai-scheduler"}})).unwrap();
+        namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+        let faults = [ApiEffect::LostAnswer, ApiEffect::Reset, ApiEffect::Error(409), ApiEffect::Error(503)];
+        let faults = faults.map(|effect| ApiFault {
+            verb: None,
+            resource: Some("secrets".to_owned()),
+            trigger: Trigger::Probability(0.15),
+            effect,
+        });
+        let layer = FaultLayer::new(Seed(seed), faults.into());
+        let process = |name: &str| {
+            let client = client_with_faults(server.router(), &layer);
+            Process::new("admission", client, clock, CancellationToken::new(), "kai-scheduler", name)
+        };
+        let mut keepers: Vec<Keeper> =
+            ["a", "b", "c"].map(|name| Keeper::new(&process(name), names(), Times::default())).into();
+        // Through the life of the first leaf.
+        for _ in 0..30 {
+            for keeper in &mut keepers {
+                let _ = keeper.ensure().await;
+            }
+            tokio::time::sleep(Duration::from_hours(240)).await;
+        }
+        layer.set(Vec::new());
+        let mut seen = Vec::new();
+        for keeper in &mut keepers {
+            seen.push(keeper.ensure().await.unwrap());
+        }
+        assert!(seen.iter().all(|material| *material == seen[0]), "seed {seed}");
+        assert!(seen[0].is_accepted(&names(), clock.now()));
+        let secrets: Api<Secret> = Api::namespaced(client_for(server.router()), "kai-scheduler");
+        let stored = secrets.get("kai-admission-webhook-tls-secret").await.unwrap();
+        assert_eq!(stored.data.unwrap()["tls.crt"].0, seen[0].certificate.as_bytes());
+    }
 }

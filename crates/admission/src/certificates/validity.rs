@@ -1,4 +1,5 @@
-//! From when and until when a certificate is valid: the one thing of X.509 that is read here and not by the TLS library.
+//! From when and until when a certificate is valid: the one thing of X.509 that is read here and not by the TLS
+//! library.
 
 use jiff::{Timestamp, civil, tz::TimeZone};
 

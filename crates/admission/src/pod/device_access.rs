@@ -1,4 +1,5 @@
-//! Containers see no GPU that they did not ask for (switched on by `blockNvidiaVisibleDevices`): debug containers included.
+//! Containers see no GPU that they did not ask for (switched on by `blockNvidiaVisibleDevices`): debug containers
+//! included.
 
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements};
 use kai_api::names::env::NVIDIA_VISIBLE_DEVICES;

@@ -1,7 +1,8 @@
-//! What a container with a part of a GPU gets at creation: references to `ConfigMaps` that the binder fills before it binds the pod.
+//! What a container with a part of a GPU gets at creation: references to `ConfigMaps` that the binder fills before it
+//! binds the pod.
 //!
-//! The references are not optional: the kubelet waits for what they name. Asked again about a pod that it has completed, this makes
-//! no second set: what an earlier prefix named goes.
+//! The references are not optional: the kubelet waits for what they name. Asked again about a pod that it has
+//! completed, this makes no second set: what an earlier prefix named goes.
 
 use kai_api::names::{
     annotations,

@@ -1,7 +1,7 @@
 //! The beginning of the names of the `ConfigMaps` through which a container learns its GPU.
 //!
-//! It is made anew at every creation, whatever the pod brought: who could choose it could make the binder write into, and later
-//! delete, a `ConfigMap` of somebody else.
+//! It is made anew at every creation, whatever the pod brought: who could choose it could make the binder write into,
+//! and later delete, a `ConfigMap` of somebody else.
 
 use sha2::{Digest as _, Sha256};
 

@@ -1,4 +1,5 @@
-//! What only the components write: the scheduler's books stand on it, so that a tenant who could write it could take what is not theirs.
+//! What only the components write: the scheduler's books stand on it, so that a tenant who could write it could take
+//! what is not theirs.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub(super) fn check(
         return Ok(());
     }
     let name = &user.username;
-    for label in changed_groups(subject, old) {
+    if let Some(label) = changed_group(subject, old) {
         let what = format_args!("only the binder writes it, not user `{name}`");
         let remedy = "leave the label as it is; in a new pod or template, remove it";
         return Err(subject.refuse(&format!("label `{label}`"), what, remedy));
@@ -50,8 +51,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Labels of GPU groups that are not as they were.
-fn changed_groups<'a>(subject: &Subject<'a>, old: Option<&Subject<'a>>) -> Vec<&'a str> {
+/// A label of a GPU group that is not as it was.
+fn changed_group<'a>(subject: &Subject<'a>, old: Option<&Subject<'a>>) -> Option<&'a str> {
     let groups = |subject: &Subject<'a>| -> BTreeMap<&'a str, &'a str> {
         let tags = subject.pod.metadata.labels.iter().flatten();
         let groups = tags
@@ -60,8 +61,6 @@ fn changed_groups<'a>(subject: &Subject<'a>, old: Option<&Subject<'a>>) -> Vec<&
         groups.collect()
     };
     let (new, old) = (groups(subject), old.map(groups).unwrap_or_default());
-    let names = new.keys().chain(old.keys()).copied();
-    let mut changed: Vec<&str> = names.filter(|name| new.get(name) != old.get(name)).collect();
-    changed.dedup();
-    changed
+    let mut names = new.keys().chain(old.keys()).copied();
+    names.find(|name| new.get(name) != old.get(name))
 }

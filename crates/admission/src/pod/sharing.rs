@@ -88,7 +88,8 @@ fn check_whole(subject: &Subject<'_>, asked: &str) -> Result<(), Refusal> {
             format!("cannot request both GPU and GPU memory: container `{name}` has `{resource}`")
         } else {
             format!(
-                "cannot have both a GPU fraction request and a whole GPU resource request/limit: container `{name}` has `{resource}`"
+                "cannot have both a GPU fraction request and a whole GPU resource request/limit: container `{name}` \
+                 has `{resource}`"
             )
         };
         let remedy = format!("remove the annotation, or `{resource}` from requests and limits of the container");
@@ -132,7 +133,8 @@ fn check_fraction(subject: &Subject<'_>, text: &str) -> Result<Option<String>, R
     };
     if number >= Quantity::from_value(1, Format::DecimalSi) {
         let what = format_args!("`{}` must be a positive number smaller than 1.0", shown(text));
-        let remedy = "write a decimal between 0 and 1; for whole GPUs remove it and set the limit `nvidia.com/gpu` of the container";
+        let remedy =
+            "write a decimal between 0 and 1; for whole GPUs remove it and set the container's limit `nvidia.com/gpu`";
         return Err(subject.refuse_annotation(GPU_FRACTION, what, remedy));
     }
     if number.is_zero() || number.is_negative() {
@@ -208,7 +210,8 @@ pub(super) fn check_frozen(old: &Subject<'_>, new: &Subject<'_>) -> Result<(), R
     for name in [GPU_FRACTION, GPU_MEMORY, GPU_FRACTION_DEVICES] {
         if let Some((before, after)) = frozen(name) {
             let what = format_args!(
-                "cannot change from {before} to {after}: the pod is bound to node `{node}` and holds its part of the GPU"
+                "cannot change from {before} to {after}: the pod is bound to node `{node}` and holds its part \
+                 of the GPU"
             );
             return Err(new.refuse_annotation(name, what, AGAIN));
         }

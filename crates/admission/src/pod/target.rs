@@ -26,7 +26,8 @@ impl Target {
 
 /// Finds it.
 pub(super) fn find(subject: &Subject<'_>) -> Result<Target, Refusal> {
-    let Some(wanted) = subject.written(GPU_FRACTION_CONTAINER) else {
+    // As the binder looks for it: to the letter.
+    let Some(wanted) = subject.annotation(GPU_FRACTION_CONTAINER).filter(|name| !name.is_empty()) else {
         return match subject.containers().next() {
             Some(_) => Ok(Target { init: false, index: 0 }),
             None => Err(subject.refuse("field `spec.containers`", "is empty", "add a container")),

@@ -6,8 +6,9 @@ use kube::{Api, Resource, ResourceExt as _, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-/// Writes the configurations. The whole list of webhooks is ours: one left over from an older installation would stop pods.
-pub(crate) async fn keep(
+/// Writes the configurations, whether they are there or not. The whole list of webhooks is ours: one left over from an
+/// older installation would stop pods.
+pub async fn register(
     process: &Process,
     (mutating, validating): &(MutatingWebhookConfiguration, Vec<ValidatingWebhookConfiguration>),
 ) -> Result<(), kube::Error> {

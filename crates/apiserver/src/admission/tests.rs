@@ -87,7 +87,7 @@ async fn create(
     mut object: Value,
     cluster: &Cluster,
 ) -> Result<Value, ApiError> {
-    let admission = Admission::new();
+    let admission = Admission::new(None);
     let attributes = request(resource, Operation::Create, namespace);
     sendable(admission.mutate(&attributes, &mut object, cluster)).await?;
     sendable(admission.validate(&attributes, Some(&object), cluster)).await?;
@@ -160,7 +160,7 @@ async fn nothing_is_created_in_a_namespace_that_goes_away() {
 async fn namespaces_of_the_system_cannot_be_deleted() {
     let namespaces = resource("v1", "Namespace", "namespaces");
     let delete = |name| Attributes { name, ..request(&namespaces, Operation::Delete, None) };
-    let admission = Admission::new();
+    let admission = Admission::new(None);
     let error = admission.validate(&delete("kube-system"), None, &team()).await.unwrap_err();
     assert_eq!(error.message, "namespaces \"kube-system\" is forbidden: this namespace may not be deleted");
     assert!(admission.validate(&delete("team"), None, &team()).await.is_ok());
@@ -212,7 +212,7 @@ async fn updates_keep_the_priority() {
     let old = pod(&json!({"priority": 9, "preemptionPolicy": "Never"}));
     let attributes = Attributes { old: Some(&old), ..request(&pods, Operation::Update, Some("team")) };
     let mut object = pod(&json!({}));
-    Admission::new().mutate(&attributes, &mut object, &team()).await.unwrap();
+    Admission::new(None).mutate(&attributes, &mut object, &team()).await.unwrap();
     assert_eq!((&object["spec"]["priority"], &object["spec"]["preemptionPolicy"]), (&json!(9), &json!("Never")));
 }
 

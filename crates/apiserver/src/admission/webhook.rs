@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::match_condition::{self, Verdict};
 use super::{Attributes, ClusterReader};
+use crate::random::Random;
 use crate::status::ApiError;
 
 mod caller;
@@ -37,11 +38,15 @@ pub(super) struct Webhooks {
     validating: Configurations,
     programs: match_condition::Programs,
     caller: Caller,
+    /// Where the uids of reviews come from.
+    random: Random,
 }
 
-impl Default for Webhooks {
-    fn default() -> Self {
+impl Webhooks {
+    /// None yet; uids of reviews repeat with the seed.
+    pub(super) fn new(seed: Option<u64>) -> Self {
         Self {
+            random: Random::new(seed),
             mutating: Configurations::new(MUTATING),
             validating: Configurations::new(VALIDATING),
             programs: match_condition::Programs::default(),
@@ -207,7 +212,7 @@ impl Webhooks {
                        (v1, v1beta1)";
             Objection::Failure(why.to_owned())
         })?;
-        let review = review::Review::new(version, attributes, target, object);
+        let review = review::Review::new(self.random.uid(), version, attributes, target, object);
         let body = serde_json::to_vec(&review)
             .map_err(|error| Objection::Failure(format!("could not create admission objects: {error}")))?;
         let answer = self.caller.call(&webhook.client, webhook.timeout, body, cluster).await;

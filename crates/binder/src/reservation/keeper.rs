@@ -270,8 +270,13 @@ impl Keeper {
             Deed::Replace(name, why) => {
                 let Some(holder) = find(name) else { return Ok(None) };
                 if writes::delete(&api, holder.pod.as_ref(), None).await? {
-                    let why = why.clone();
-                    self.trouble(node, &holder.group, |trouble, now| trouble.add(why, now));
+                    let (why, uid) = (why.clone(), holder.pod.metadata.uid.clone());
+                    self.trouble(node, &holder.group, |trouble, now| {
+                        if trouble.replaced != uid {
+                            trouble.add(why, now);
+                            trouble.replaced = uid;
+                        }
+                    });
                 }
             }
             Deed::Drop(name) => {

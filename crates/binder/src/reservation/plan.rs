@@ -26,6 +26,8 @@ pub(crate) struct Trouble {
     pub(crate) times: u32,
     pub(crate) last: String,
     pub(crate) not_before: Option<Timestamp>,
+    /// Uid of the last holder that was replaced: one that goes slowly is noted once.
+    pub(crate) replaced: Option<String>,
 }
 
 impl Trouble {

@@ -15,7 +15,7 @@ async fn bind_with(number: usize, breakage: Breakage) -> bool {
     let pod = cluster.fraction("p").await;
     cluster.share(&pod, "dgx-h100-0", &["g", "h"]).await;
     if matches!(breakage, Breakage::DieBefore | Breakage::DieAfter) {
-        if !cluster.death(Duration::from_secs(60)).await {
+        if !cluster.death(Duration::from_mins(1)).await {
             assert!(cluster.wire.writes().len() < number, "{number} {breakage:?}");
             return false;
         }

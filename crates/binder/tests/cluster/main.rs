@@ -7,5 +7,6 @@ mod refusals;
 mod reservations;
 mod sharing;
 mod storage;
+mod storms;
 mod whole;
 mod world;

@@ -109,3 +109,34 @@ async fn reservations_of_a_node_that_is_gone_go_too() {
     let _ = cluster.pods("team").delete("p", &force).await;
     until("no reservation", || async { cluster.reservations().await.is_empty().then_some(()) }).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_started_again_is_asked_again_and_its_pods_are_told() {
+    let cluster = Cluster::start("dgx-h100").await;
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    let holder = cluster.held(1).await.remove(0);
+    // As if the node had come back with another device than the pod was told.
+    let parameters = PatchParams::default();
+    let told = json!({"metadata": {"annotations": {"kai.scheduler/gpu-devices": "{\"g\":\"GPU-before\"}"}}});
+    cluster.pods("team").patch("p", &parameters, &Patch::Merge(&told)).await.unwrap();
+    let maps = cluster.dynamic("v1", "ConfigMap", Some("team"));
+    let data = json!({"data": {"NVIDIA_VISIBLE_DEVICES": "GPU-before"}});
+    maps.patch("p-abc-shared-gpu-0", &parameters, &Patch::Merge(&data)).await.unwrap();
+    sleep(300).await;
+    assert_eq!(cluster.config_map("p-abc-shared-gpu-0").await["NVIDIA_VISIBLE_DEVICES"], "GPU-before");
+    let mut statuses = json!(holder.status.clone().unwrap().container_statuses.unwrap());
+    statuses[0]["restartCount"] = json!(1);
+    let restarted = json!({"status": {"containerStatuses": statuses}});
+    cluster.pods(RESERVATIONS).patch_status(&holder.name_any(), &parameters, &Patch::Merge(&restarted)).await.unwrap();
+    until("the pod is told", || async {
+        let told = cluster.config_map("p-abc-shared-gpu-0").await;
+        (told["NVIDIA_VISIBLE_DEVICES"] == json!(uuid(&holder))).then_some(())
+    })
+    .await;
+    let told = cluster.events("team", "p", "GpuChanged").await;
+    assert!(told.len() == 1 && told[0].contains("was GPU-before and is"), "{told:?}");
+    assert_eq!(cluster.held(1).await[0].uid(), holder.uid());
+    assert_eq!(cluster.running("p").await.uid(), pod.uid());
+}

@@ -20,6 +20,8 @@ async fn a_fraction_gets_a_device_and_the_container_is_told_exactly_that() {
     assert_eq!(bound.annotations()["kai.scheduler/gpu-devices"], json!({"group-1": device}).to_string());
     let told = json!({"NVIDIA_VISIBLE_DEVICES": device, "GPU_PORTION": "0.333", "RUNAI_NUM_OF_GPUS": "0.333"});
     assert_eq!(cluster.config_map("p-abc-shared-gpu-0").await, told);
+    let environment = cluster.lab.environment_of("team", "p", "main").unwrap();
+    assert_eq!((&environment["NVIDIA_VISIBLE_DEVICES"], environment["GPU_PORTION"].as_str()), (&device, "0.333"));
     assert_eq!(cluster.config_map("p-abc-shared-gpu-0-evar").await, json!({}));
     let status = cluster.phase("p", "Succeeded").await.status.unwrap();
     assert_eq!((status.reason, status.error_class), (None, None));
@@ -122,7 +124,7 @@ async fn a_jetson_is_told_zero_and_its_reservation_has_what_nvml_needs() {
         (holder.clone(), json!(holder.spec))
     };
     let (holder, spec) = on("thor-0");
-    assert_eq!(cluster.config_map("board-abc-shared-gpu-0").await["NVIDIA_VISIBLE_DEVICES"], "0");
+    assert_eq!(cluster.lab.environment_of("team", "board", "main").unwrap()["NVIDIA_VISIBLE_DEVICES"], "0");
     assert_eq!(uuid(&holder), "tegra");
     assert_eq!(spec["containers"][0]["securityContext"], json!({"privileged": true}));
     let paths: Vec<&str> =
@@ -131,4 +133,24 @@ async fn a_jetson_is_told_zero_and_its_reservation_has_what_nvml_needs() {
     let (_, spec) = on("dgx-h100-0");
     assert_eq!(spec["runtimeClassName"], "nvidia");
     assert!(spec["volumes"].is_null() && spec["containers"][0]["securityContext"]["privileged"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gpu_operators_policy_turns_cdi_on() {
+    let cluster = Cluster::without_binder("dgx-h100").await;
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let names = json!({"plural": "clusterpolicies", "singular": "clusterpolicy", "kind": "ClusterPolicy"});
+    let spec = json!({"group": "nvidia.com", "scope": "Cluster", "names": names, "versions": [version]});
+    let definition = json!({"metadata": {"name": "clusterpolicies.nvidia.com"}, "spec": spec});
+    cluster.create("apiextensions.k8s.io/v1", "CustomResourceDefinition", definition).await;
+    let policy = json!({"metadata": {"name": "cluster-policy"}, "spec": {"cdi": {"enabled": true, "default": true}}});
+    cluster.create("nvidia.com/v1", "ClusterPolicy", policy).await;
+    cluster.start_binder();
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    let told = cluster.config_map("p-abc-shared-gpu-0").await;
+    let device = uuid(&cluster.held(1).await[0]);
+    assert_eq!(told["NVIDIA_VISIBLE_DEVICES"], json!(format!("k8s.device-plugin.nvidia.com/gpu={device}")));
 }

@@ -74,6 +74,9 @@ async fn an_existing_volume_on_the_node_is_given_to_the_claim() {
         let volume = json!({"metadata": {"name": name}, "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"],
             "storageClassName": "local", "local": {"path": "/data"}, "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}});
         cluster.create("v1", "PersistentVolume", volume).await;
+        let free = json!({"status": {"phase": "Available"}});
+        let volumes = cluster.dynamic("v1", "PersistentVolume", None);
+        volumes.patch_status(name, &PatchParams::default(), &Patch::Merge(&free)).await.unwrap();
     }
     cluster.request(&pod, "cpu-0", json!({})).await;
     let volumes = cluster.dynamic("v1", "PersistentVolume", None);
@@ -96,6 +99,6 @@ async fn volumes_that_do_not_come_in_time_refuse_the_node_and_are_taken_back() {
     cluster.request(&pod, "cpu-0", json!({})).await;
     let status = cluster.phase("p", "Failed").await.status.unwrap();
     let reason = status.reason.unwrap();
-    assert!(reason.contains("volumes were not ready within 120 s"), "{reason}");
+    assert!(reason.contains("not ready within 120 s: the volume of claim data is being made"), "{reason}");
     assert_eq!(claim(&cluster).await.pointer(SELECTED), None);
 }

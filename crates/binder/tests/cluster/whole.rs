@@ -1,6 +1,7 @@
 //! Pods with whole GPUs.
 
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Binding;
+use kube::{ResourceExt, api::PostParams, core::Status};
 use serde_json::json;
 
 use crate::world::{Cluster, sleep, until};
@@ -36,13 +37,12 @@ async fn a_pod_that_somebody_bound_elsewhere_is_not_called_bound() {
     let cluster = Cluster::without_binder("dgx-h100,cpu").await;
     let pod = cluster.pod("p", json!({}), json!({})).await;
     cluster.request(&pod, "dgx-h100-0", json!({})).await;
-    let binding = json!({"metadata": {"name": "p", "namespace": "team"}, "target": {"kind": "Node", "name": "cpu-0"}});
-    let path = "/api/v1/namespaces/team/pods/p/binding";
-    let request = axum::http::Request::post(path)
-        .header("content-type", "application/json")
-        .body(serde_json::to_vec(&json!({"apiVersion": "v1", "kind": "Binding", "metadata": binding["metadata"], "target": binding["target"]})).unwrap())
-        .unwrap();
-    cluster.client.request::<serde_json::Value>(request).await.unwrap();
+    let target = json!({"kind": "Node", "name": "cpu-0"});
+    let binding = json!({"metadata": {"name": "p", "namespace": "team"}, "target": target});
+    let binding: Binding = serde_json::from_value(binding).unwrap();
+    let parameters = PostParams::default();
+    let api = cluster.pods("team");
+    api.create_subresource::<Binding, Status>("binding", "p", &parameters, &binding).await.unwrap();
     cluster.start_binder();
     let failed = cluster.phase("p", "Failed").await.status.unwrap();
     assert_eq!(failed.error_class.as_deref(), Some("Gone"));
@@ -74,4 +74,39 @@ async fn a_node_that_is_gone_is_said_and_not_tried_again() {
     let writes = cluster.wire.writes().len();
     sleep(600).await;
     assert_eq!(cluster.wire.writes().len(), writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_binders_one_works_and_the_other_takes_over() {
+    let cluster = Cluster::without_binder("dgx-h100").await;
+    let options = || kai_binder::Options { leader_elect: true, ..kai_binder::Options::default() };
+    let (first, task) = cluster.binder_with(options());
+    sleep(5).await;
+    let _second = cluster.binder_with(options());
+    let pod = cluster.pod("a", gpu(), json!({})).await;
+    cluster.request(&pod, "dgx-h100-0", json!({})).await;
+    cluster.phase("a", "Succeeded").await;
+    assert_eq!(cluster.wire.writes().len(), 2);
+    task.abort();
+    first.cancel();
+    let pod = cluster.pod("b", gpu(), json!({})).await;
+    cluster.request(&pod, "dgx-h100-0", json!({})).await;
+    cluster.phase("b", "Succeeded").await;
+    assert_eq!(cluster.wire.writes().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_passes_is_said_and_then_corrected() {
+    let cluster = Cluster::without_binder("dgx-h100").await;
+    cluster.wire.break_at(1, crate::world::Breakage::Refuse);
+    cluster.start_binder();
+    let pod = cluster.pod("p", gpu(), json!({})).await;
+    cluster.request(&pod, "dgx-h100-0", json!({})).await;
+    let status = cluster.phase("p", "Succeeded").await.status.unwrap();
+    assert_eq!((status.failed_attempts, status.reason, status.next_retry), (Some(1), None, None));
+    let bound = cluster.running("p").await;
+    let conditions = bound.status.unwrap().conditions.unwrap();
+    let condition = conditions.iter().find(|condition| condition.type_ == "PodBound").unwrap();
+    assert_eq!((condition.status.as_str(), condition.reason.as_deref()), ("True", Some("Bound")));
+    assert_eq!(cluster.wire.count("/binding"), 2);
 }

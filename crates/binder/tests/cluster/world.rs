@@ -56,6 +56,8 @@ pub enum Breakage {
 pub struct Wire {
     log: Mutex<Vec<String>>,
     breakage: Mutex<Option<(usize, Breakage)>>,
+    /// State of a generator that breaks one write in six; off if none.
+    storm: Mutex<Option<u64>>,
     died: Notify,
 }
 
@@ -68,6 +70,26 @@ impl Wire {
     /// How many writes of this kind there were.
     pub fn count(&self, text: &str) -> usize {
         self.log.lock().iter().filter(|line| line.contains(text)).count()
+    }
+
+    /// Breaks one write in six from now on, or none any more.
+    pub fn storm(&self, seed: Option<u64>) {
+        *self.storm.lock() = seed;
+    }
+
+    fn struck(&self) -> Option<Breakage> {
+        let mut storm = self.storm.lock();
+        let state = storm.as_mut()?;
+        // SplitMix64.
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        match (mixed ^ (mixed >> 31)) % 12 {
+            0 => Some(Breakage::LoseAnswer),
+            1 => Some(Breakage::Refuse),
+            _ => None,
+        }
     }
 
     /// Breaks the n-th write from the beginning, counted from 1.
@@ -87,6 +109,7 @@ async fn through_wire(State(wire): State<Arc<Wire>>, request: Request, next: Nex
         log.len()
     };
     let breakage = wire.breakage.lock().filter(|(at, _)| *at == number).map(|(_, breakage)| breakage);
+    let breakage = breakage.or_else(|| wire.struck());
     let unavailable = || {
         let text = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no time", "reason": "ServiceUnavailable",
             "code": 503});
@@ -134,9 +157,6 @@ impl Cluster {
         let lab = Arc::new(Lab::start(LabOptions::new(Fleet::parse(fleet).unwrap(), clock)));
         lab.ready().await;
         let client = lab.client();
-        for crd in kai_api::crds() {
-            Api::<CustomResourceDefinition>::all(client.clone()).create(&PostParams::default(), &crd).await.unwrap();
-        }
         let cluster = Self {
             lab,
             client,
@@ -145,6 +165,7 @@ impl Cluster {
             program: CancellationToken::new(),
             binders: AtomicU64::new(0),
         };
+        cluster.define("BindRequest").await;
         for name in [RESERVATIONS, "kai-scheduler", "team"] {
             cluster.create("v1", "Namespace", json!({"metadata": {"name": name}})).await;
         }
@@ -156,14 +177,20 @@ impl Cluster {
 
     /// Starts a binder; the one before must be dead.
     pub fn start_binder(&self) {
+        let running = self.binder_with(Options::default());
+        *self.binder.lock() = Some(running);
+    }
+
+    /// Starts a binder beside others.
+    pub fn binder_with(&self, options: Options) -> (CancellationToken, tokio::task::JoinHandle<()>) {
         let router = self.lab.router().layer(from_fn_with_state(Arc::clone(&self.wire), through_wire));
         let cancel = CancellationToken::new();
         let number = self.binders.fetch_add(1, Ordering::Relaxed);
         let identity = format!("binder-{number}");
         let client = client_for(router);
         let process = Process::new("binder", client, self.lab.clock(), cancel.clone(), "kai-scheduler", identity);
-        let task = tokio::spawn(async move { kai_binder::run(process, Options::default()).await.unwrap() });
-        *self.binder.lock() = Some((cancel, task));
+        let task = tokio::spawn(async move { kai_binder::run(process, options).await.unwrap() });
+        (cancel, task)
     }
 
     /// Kills the binder without a goodbye.
@@ -318,8 +345,17 @@ impl Cluster {
         self.pods(namespace).delete(name, &DeleteParams::default()).await.unwrap();
     }
 
+    /// Makes one of our kinds known; others stay unknown, as tests are quicker without.
+    async fn define(&self, kind: &str) {
+        let definitions = Api::<CustomResourceDefinition>::all(self.client.clone());
+        for crd in kai_api::crds().iter().filter(|crd| crd.spec.names.kind == kind) {
+            definitions.create(&PostParams::default(), crd).await.unwrap();
+        }
+    }
+
     /// Sets the binder's part of the `Config`.
     pub async fn configure(&self, binder: Value) {
+        self.define("Config").await;
         let config = json!({"metadata": {"name": "kai-config"}, "spec": {"binder": binder}});
         self.create("kai.scheduler/v1", "Config", config).await;
     }

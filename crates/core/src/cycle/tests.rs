@@ -8,6 +8,7 @@
 
 mod node_choice;
 mod regressions;
+mod unconfirmed;
 mod undo;
 mod victim_search;
 mod world;

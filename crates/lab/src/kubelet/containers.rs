@@ -96,11 +96,21 @@ impl Kubelets {
     /// ended with the old process.
     pub(super) fn reattach(&mut self, key: &PodKey, pod: &Pod) {
         let Some(entry) = self.pods.get_mut(key) else { return };
-        entry.object = Some(Box::new(pod.clone()));
         let Life::Running(machine) = &entry.life else { return };
-        let running: Vec<usize> =
-            (0..machine.plan().containers.len()).filter(|index| machine.is_running(*index)).collect();
-        for index in running {
+        let plans = machine.plan().containers.iter().enumerate().filter(|(index, _)| machine.is_running(*index));
+        let mut prepared = Vec::new();
+        for (index, plan) in plans {
+            if plan.prepare {
+                prepared.push(index);
+            } else {
+                let told = from_devices(&self.nodes[entry.node], &entry.uid, &plan.name);
+                self.environments.lock().entry(key.clone()).or_default().insert(plan.name.clone(), told);
+            }
+        }
+        if !prepared.is_empty() {
+            entry.object = Some(Box::new(pod.clone()));
+        }
+        for index in prepared {
             self.prepare(key, index);
         }
     }
@@ -152,6 +162,10 @@ impl Kubelets {
         let Some(preparing) = entry.work.preparing.remove(&index) else { return };
         let (Some(object), Some(container)) = (&entry.object, container_of(entry, index)) else { return };
         let Life::Running(machine) = &entry.life else { return };
+        if !machine.is_active() {
+            // It was told to end while its ConfigMaps were read.
+            return;
+        }
         let node = &self.nodes[entry.node];
         let from_devices = from_devices(node, &entry.uid, &container.name);
         let facts = Facts {

@@ -303,6 +303,11 @@ impl PodMachine {
         &self.host_address
     }
 
+    /// Whether containers may start: the sandbox is there and nobody has asked the pod to end.
+    pub fn is_active(&self) -> bool {
+        self.stage == Stage::Active
+    }
+
     /// Whether a container runs now.
     pub fn is_running(&self, index: usize) -> bool {
         self.containers.get(index).is_some_and(ContainerState::is_running)

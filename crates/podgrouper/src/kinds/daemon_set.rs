@@ -1,4 +1,5 @@
-//! DaemonSets: each pod by itself, since each is for another node. Pods that KAI put into one group for all of them stay there.
+//! DaemonSets: each pod by itself, since each is for another node. Pods that KAI put into one group for all of them
+//! stay there.
 
 use kai_api::names::{annotations, objects};
 

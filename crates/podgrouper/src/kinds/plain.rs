@@ -1,5 +1,5 @@
-//! ReplicaSets, StatefulSets and everything unknown: one group per top owner, of which one pod is enough to start unless it says
-//! otherwise.
+//! ReplicaSets, StatefulSets and everything unknown: one group per top owner, of which one pod is enough to start
+//! unless it says otherwise.
 
 use kai_api::names::objects;
 

@@ -1,4 +1,5 @@
-//! Pods without an owner, and pods that belong to a pod. Those of a Spark application share the group of their application.
+//! Pods without an owner, and pods that belong to a pod. Those of a Spark application share the group of their
+//! application.
 
 use kai_api::names::objects;
 

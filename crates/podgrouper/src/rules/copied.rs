@@ -1,7 +1,7 @@
 //! Which labels and annotations of a workload its group gets.
 //!
-//! All of them, as users of KAI expect, but not what others write on the same object while it lives: a group would be patched each
-//! time, or would bring back what its own writers removed.
+//! All of them, as users of KAI expect, but not what others write on the same object while it lives: a group would be
+//! patched each time, or would bring back what its own writers removed.
 
 use std::collections::BTreeMap;
 

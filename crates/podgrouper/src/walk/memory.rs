@@ -25,7 +25,8 @@ const WATCHED: Duration = Duration::from_mins(10);
 /// How long a whole object is good.
 const OBJECT: Duration = Duration::from_secs(10);
 
-/// An object and which one it must be. The namespace is part of it: nobody learns about an object of another namespace by its uid.
+/// An object and which one it must be. The namespace is part of it: nobody learns about an object of another
+/// namespace by its uid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub namespace: String,
@@ -121,7 +122,8 @@ impl Memory {
                 state.owners.remove(place);
             }
         }
-        // Owners that could not be read, or whose pods went before they were followed, have nobody to be forgotten with.
+        // Owners that could not be read, or whose pods went before they were followed, have nobody to be forgotten
+        // with.
         if state.owners.len() > 2 * state.pods.len() + 1024 {
             let now = Instant::now();
             let State { owners, pods, .. } = &mut *state;

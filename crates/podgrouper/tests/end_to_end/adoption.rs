@@ -56,10 +56,12 @@ async fn a_group_that_kai_wrote_is_taken_over_without_touching_a_pod() {
     cluster
         .create::<PodGroup>(json!({
             "metadata": {
-                "name": name, "namespace": "default", "annotations": notes, "labels": {"kai.scheduler/node-pool": "gold"},
+                "name": name, "namespace": "default", "annotations": notes,
+                "labels": {"kai.scheduler/node-pool": "gold"},
                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid}],
             },
-            "spec": {"minMember": 2, "queue": "moved-by-hand", "priorityClassName": "train", "markUnschedulable": false, "schedulingBackoff": 1},
+            "spec": {"minMember": 2, "queue": "moved-by-hand", "priorityClassName": "train",
+                "markUnschedulable": false, "schedulingBackoff": 1},
         }))
         .await;
     until("pods", || async { (cluster.pods().await.len() == 2).then_some(()) }).await;

@@ -207,7 +207,8 @@ pub fn group(pod: &Pod) -> Option<String> {
 
 /// The spec of a pod of ours.
 pub fn spec() -> Value {
-    json!({"schedulerName": "kai-scheduler", "restartPolicy": "Never", "containers": [{"name": "main", "image": "app:1"}]})
+    json!({"schedulerName": "kai-scheduler", "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "app:1"}]})
 }
 
 /// A pod of ours.

@@ -110,7 +110,8 @@ async fn an_owner_of_another_uid_is_not_the_owner() {
     wrong["uid"] = json!("00000000-0000-4000-8000-000000000000");
     wrong["controller"] = json!(true);
     // The kind of the second is not served, so the garbage collector decides nothing.
-    let ghost = json!({"apiVersion": "ghosts.example.com/v1", "kind": "Ghost", "name": "g", "uid": "00000000-0000-4000-8000-000000000001"});
+    let ghost = json!({"apiVersion": "ghosts.example.com/v1", "kind": "Ghost", "name": "g",
+        "uid": "00000000-0000-4000-8000-000000000001"});
     cluster.create::<Pod>(owned("lost", &[ghost.clone(), wrong])).await;
     let warning = cluster.warning("lost", "another one").await;
     assert!(warning.contains("ConfigMap `map`") && warning.contains("ownerReferences"), "{warning}");

@@ -67,7 +67,8 @@ async fn each_run_of_a_cron_job_is_a_gang_of_its_own() {
                 "labels": {"kai.scheduler/queue": "team-n"},
                 "annotations": {"kai.scheduler/batch-min-member": "2"},
             },
-            "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": spec()}}}},
+            "spec": {"schedule": "* * * * *",
+                "jobTemplate": {"spec": {"parallelism": 2, "completions": 2, "template": {"spec": spec()}}}},
         }))
         .await;
     until("two runs", || async { (cluster.groups().await.len() >= 2).then_some(()) }).await;

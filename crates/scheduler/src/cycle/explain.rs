@@ -150,7 +150,8 @@ impl Scheduler {
         let being_bound = self.model.binds.unconfirmed.contains_key(key) || self.model.binds.open.contains(key);
         let Some((key, note)) = self.model.notes.pods.get_key_value(key) else { return };
         let print = condition_print("False", reasons::UNSCHEDULABLE, text);
-        if !note.waits || being_bound || note.shown == print {
+        let shown = if note.told == 0 { note.seen } else { note.told };
+        if !note.waits || being_bound || shown == print {
             return;
         }
         let (key, uid) = (Arc::clone(key), Arc::clone(&note.uid));
@@ -162,7 +163,7 @@ impl Scheduler {
         let cause = fingerprint::without_numbers(text);
         self.statuses.set(Target::Pod(Arc::clone(&key)), Wanted::Waits { uid, message: Arc::clone(text) }, cause);
         if let Some(note) = self.model.notes.pods.get_mut(&key) {
-            note.shown = print;
+            note.told = print;
         }
     }
 

@@ -87,3 +87,27 @@ async fn a_request_that_the_server_refuses_is_no_hot_loop() {
     fixture.faults.set(Vec::new());
     eventually("it is placed in the end", async || fixture.request("job-0").await.is_some()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_binder_that_does_not_say_when_to_try_again_is_given_growing_pauses() {
+    let fixture = Fixture::new().await;
+    fixture.node("a", 1).await;
+    fixture.team().await;
+    fixture.gang("job", "team", 1).await;
+    let _running = fixture.start();
+    let mut pauses = Vec::new();
+    let mut last = fixture.clock.now();
+    let mut seen = None;
+    for _ in 0..4 {
+        eventually("it is placed", async || {
+            fixture.request("job-0").await.is_some_and(|request| request.metadata.uid != seen)
+        })
+        .await;
+        seen = fixture.request("job-0").await.expect("a request").metadata.uid;
+        pauses.push(fixture.clock.now().duration_since(last).as_secs());
+        last = fixture.clock.now();
+        let status = json!({"phase": "Failed", "reason": "no", "failedAttempts": 1});
+        fixture.patch_status::<BindRequest>("job-0", json!({"status": status})).await;
+    }
+    assert_eq!(pauses, [0, 5, 10, 20]);
+}

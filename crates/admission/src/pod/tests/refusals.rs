@@ -101,6 +101,8 @@ fn contradictions_are_refused() {
 fn the_container_must_be_there_once() {
     let notes = json!({"gpu-fraction": "0.5", "gpu-fraction-container-name": "other"});
     refused(&pod(&notes), &["container `other` not found for fraction request", "name one of `main`"]);
+    let spaced = json!({"gpu-fraction": "0.5", "gpu-fraction-container-name": " main"});
+    refused(&pod(&spaced), &["container ` main` not found for fraction request"]);
     let mut twice = pod(&notes);
     twice["spec"]["initContainers"] = json!([{"name": "other"}]);
     assert!(validate(&Settings::default(), &twice).is_ok());

@@ -58,6 +58,7 @@ pub(super) struct Verdict {
 impl<'a> Review<'a> {
     /// A question about this object, in the version that the webhook knows.
     pub(super) fn new(
+        uid: String,
         version: &str,
         attributes: &Attributes<'a>,
         target: &Target<'_>,
@@ -68,7 +69,7 @@ impl<'a> Review<'a> {
             kind: "AdmissionReview",
             api_version: format!("admission.k8s.io/{version}"),
             request: Request {
-                uid: uuid::Uuid::new_v4().to_string(),
+                uid,
                 kind: kind(attributes, &target.version),
                 resource: resource(attributes, &target.version),
                 sub_resource: attributes.subresource,

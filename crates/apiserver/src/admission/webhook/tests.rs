@@ -69,7 +69,7 @@ fn a_pod() -> Value {
 }
 
 fn with_router(router: Router) -> Admission {
-    let admission = Admission::new();
+    let admission = Admission::new(None);
     admission.register_service("system", "hooks", router);
     admission
 }
@@ -205,7 +205,7 @@ async fn rules_selectors_and_conditions_decide_who_is_asked() {
 #[tokio::test]
 async fn conditions_that_cannot_be_evaluated_fail_closed() {
     let more = json!({"matchConditions": [{"name": "bad", "expression": "object.nowhere == 1"}]});
-    let error = validate(&Admission::new(), &team().with(VALIDATING, configuration("a", &more))).await.unwrap_err();
+    let error = validate(&Admission::new(None), &team().with(VALIDATING, configuration("a", &more))).await.unwrap_err();
     assert_eq!(error.code, 403);
     assert_eq!(
         error.message,
@@ -250,14 +250,14 @@ async fn a_call_without_a_verdict_follows_the_failure_policy() {
 #[tokio::test]
 async fn a_service_that_nobody_registered_is_named() {
     let cluster = team().with(VALIDATING, configuration("a", &json!({})));
-    let error = validate(&Admission::new(), &cluster).await.unwrap_err();
+    let error = validate(&Admission::new(None), &cluster).await.unwrap_err();
     assert_eq!(
         error.message,
         "Internal error occurred: failed calling webhook \"a.example.com\": failed to call webhook: Post \
          \"https://hooks.system.svc:443/a?timeout=10s\": service \"hooks\" not found"
     );
     let cluster = cluster.with("services", json!({"metadata": {"namespace": "system", "name": "hooks"}}));
-    let error = validate(&Admission::new(), &cluster).await.unwrap_err();
+    let error = validate(&Admission::new(None), &cluster).await.unwrap_err();
     assert!(error.message.ends_with("no endpoints available for service \"hooks\""), "{}", error.message);
 }
 
@@ -300,8 +300,8 @@ async fn configurations_themselves_are_never_sent() {
     );
     let attributes = Attributes { name: "a", ..request(&kind, Operation::Update, None) };
     let mut object = json!({"metadata": {"name": "a"}});
-    Admission::new().mutate(&attributes, &mut object, &cluster).await.unwrap();
-    Admission::new().validate(&attributes, Some(&object), &cluster).await.unwrap();
+    Admission::new(None).mutate(&attributes, &mut object, &cluster).await.unwrap();
+    Admission::new(None).validate(&attributes, Some(&object), &cluster).await.unwrap();
 }
 
 #[tokio::test]
@@ -397,7 +397,7 @@ async fn a_webhook_elsewhere_is_asked_over_https_if_its_certificate_is_trusted()
             configuration("a", &json!({"clientConfig": {"url": url, "caBundle": STANDARD.encode(bundle)}})),
         )
     };
-    let admission = Admission::new();
+    let admission = Admission::new(None);
     for _ in 0..2 {
         let (object, _) = mutate(&admission, &at("https", &certificate), a_pod()).await.unwrap();
         assert_eq!(object["metadata"]["labels"]["far"], "yes");

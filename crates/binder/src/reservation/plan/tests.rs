@@ -36,7 +36,7 @@ fn sharer(group: &str, told: &str) -> Sharer {
 fn decide(holders: &[Holder], sharers: &[Sharer], wanted: &[&str], troubles: &[(&str, u32)]) -> Vec<Deed> {
     let now = Timestamp::from_second(1_000_000).expect("a time");
     let troubles = troubles.iter().map(|(group, times)| {
-        ((*group).to_owned(), Trouble { times: *times, last: "no".to_owned(), not_before: None })
+        ((*group).to_owned(), Trouble { times: *times, last: "no".to_owned(), not_before: None, replaced: None })
     });
     plan(&Scene {
         holders,
