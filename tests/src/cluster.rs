@@ -3,27 +3,33 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
-use kai_lab::cluster::Lab;
+use kai_cli::control_plane::reservation::InProcessPrograms;
+use kai_lab::{cluster::Lab, device::PodDevices, faults::NodeAction, fleet::Fleet};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
 
 use crate::{
-    harness::Tier,
+    harness::{Preparation, Tier},
     programs::Programs,
     real::{ControlPlane, RealNode, node::is_ready},
     wait,
 };
 
+pub mod kai;
 mod simulated;
 
+use kai::{Accounts, Kai};
 pub use simulated::FLEET;
 use simulated::SimulatedNodes;
 
@@ -35,6 +41,7 @@ pub struct Cluster {
     tier: Tier,
     client: Client,
     backing: Backing,
+    kai: Option<Kai>,
     namespaces: AtomicU32,
 }
 
@@ -57,15 +64,40 @@ impl Cluster {
 
     /// Tier 1: API server, controllers and simulated nodes in this process.
     pub async fn embedded() -> Result<Self> {
-        let embedded = simulated::Embedded::start().await?;
+        let embedded = simulated::Embedded::start(Fleet::parse(FLEET)?, None).await?;
         Self::ready(Tier::Embedded, embedded.lab.client(), Backing::Embedded(Box::new(embedded))).await
+    }
+
+    /// Tier 1 or 2 with the whole control plane of kai on it. Reservation pods run the real program in this process.
+    pub async fn with_kai(tier: Tier, preparation: Preparation) -> Result<Self> {
+        let programs = Arc::new(InProcessPrograms::default());
+        let fleet = (preparation.fleet)()?;
+        let (accounts, mut cluster) = match tier {
+            Tier::Embedded => {
+                let embedded = simulated::Embedded::start(fleet, Some(programs.clone())).await?;
+                let accounts = Accounts::embedded(&embedded.lab).await?;
+                (accounts, Self::ready(tier, embedded.lab.client(), Backing::Embedded(Box::new(embedded))).await?)
+            }
+            Tier::ControlPlane => {
+                let control_plane = Box::new(ControlPlane::start().await?);
+                let accounts = Accounts::real(&control_plane).await?;
+                let client = control_plane.client().await?;
+                let nodes = SimulatedNodes::join(client.clone(), fleet, Some(programs.clone())).await;
+                (accounts, Self::ready(tier, client, Backing::ControlPlane { nodes, control_plane }).await?)
+            }
+            Tier::RealNode => anyhow::bail!("there is no GPU on a real node"),
+        };
+        accounts.connect(&programs)?;
+        (preparation.before)(&cluster.client()).await.context("prepare the cluster")?;
+        cluster.kai = Some(accounts.start().await?);
+        Ok(cluster)
     }
 
     /// Tier 2: a real control plane, with simulated nodes joined to it.
     pub async fn control_plane() -> Result<Self> {
         let control_plane = Box::new(ControlPlane::start().await?);
         let client = control_plane.client().await?;
-        let nodes = SimulatedNodes::join(control_plane.client().await?).await?;
+        let nodes = SimulatedNodes::join(control_plane.client().await?, Fleet::parse(FLEET)?, None).await;
         Self::ready(Tier::ControlPlane, client, Backing::ControlPlane { nodes, control_plane }).await
     }
 
@@ -101,6 +133,40 @@ impl Cluster {
             Backing::Embedded(embedded) => Some(&embedded.lab),
             Backing::ControlPlane { .. } | Backing::RealNode(_) => None,
         }
+    }
+
+    /// The control plane of kai, where there is one.
+    pub fn kai(&self) -> Result<&Kai> {
+        self.kai.as_ref().context("this cluster was started without kai")
+    }
+
+    /// What a running container on a simulated node was told.
+    pub fn environment_of(&self, namespace: &str, pod: &str, container: &str) -> Option<BTreeMap<String, String>> {
+        match &self.backing {
+            Backing::Embedded(embedded) => embedded.lab.environment_of(namespace, pod, container),
+            Backing::ControlPlane { nodes, .. } => nodes.nodes.environment_of(namespace, pod, container),
+            Backing::RealNode(_) => None,
+        }
+    }
+
+    /// The devices that a pod on a simulated node holds, by container and resource.
+    pub fn devices_of(&self, namespace: &str, pod: &str) -> PodDevices {
+        match &self.backing {
+            Backing::Embedded(embedded) => embedded.lab.devices_of(namespace, pod),
+            Backing::ControlPlane { nodes, .. } => nodes.nodes.devices_of(namespace, pod),
+            Backing::RealNode(_) => PodDevices::new(),
+        }
+    }
+
+    /// Makes something happen to a simulated node now.
+    pub fn inject(&self, node: &str, action: NodeAction) -> Result<()> {
+        let known = match &self.backing {
+            Backing::Embedded(embedded) => embedded.lab.inject(node, action),
+            Backing::ControlPlane { nodes, .. } => nodes.nodes.inject(node, action),
+            Backing::RealNode(_) => false,
+        };
+        anyhow::ensure!(known, "there is no simulated node `{node}`");
+        Ok(())
     }
 
     /// The real node, on tier 3.
@@ -156,6 +222,9 @@ impl Cluster {
 
     /// Stops the cluster; an error means that something could not be cleaned up.
     pub async fn stop(self) -> Result<()> {
+        if let Some(kai) = self.kai {
+            kai.stop().await;
+        }
         match self.backing {
             Backing::Embedded(embedded) => {
                 embedded.stop().await;
@@ -171,7 +240,7 @@ impl Cluster {
     }
 
     async fn ready(tier: Tier, client: Client, backing: Backing) -> Result<Self> {
-        let cluster = Self { tier, client, backing, namespaces: AtomicU32::new(0) };
+        let cluster = Self { tier, client, backing, kai: None, namespaces: AtomicU32::new(0) };
         wait::until("all nodes to be ready", PATIENCE, async || {
             let nodes = cluster.nodes().await?;
             Ok((nodes.len() == cluster.expected_nodes() && nodes.iter().all(is_ready)).then_some(()))

@@ -13,6 +13,8 @@ use std::{
 
 use anyhow::{Result, anyhow, bail};
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream};
+use kai_lab::fleet::Fleet;
+use kube::Client;
 use tokio::time::timeout;
 
 use crate::{cluster::Cluster, programs::Programs};
@@ -128,6 +130,48 @@ pub fn main(cases: &[Case]) -> ExitCode {
 
 /// The main function of a suite that cannot run with Rust alone.
 pub fn main_needing(needs: Needs, cases: &[Case]) -> ExitCode {
+    main_of(Suite { cases, last: &[], needs, ground: Ground::Kubernetes })
+}
+
+/// What a cluster has before the control plane of kai is started.
+#[derive(Clone, Copy)]
+pub struct Preparation {
+    /// Its nodes.
+    pub fleet: fn() -> Result<Fleet>,
+    /// Puts objects there, as somebody with all rights.
+    pub before: for<'client> fn(&'client Client) -> LocalBoxFuture<'client, Result<()>>,
+}
+
+/// The main function of a suite about the control plane of kai. The `last` cases run one after the other when all others have ended.
+pub fn main_with_kai(preparation: Preparation, cases: &[Case], last: &[Case]) -> ExitCode {
+    main_of(Suite { cases, last, needs: Needs::Rust, ground: Ground::Kai(preparation) })
+}
+
+/// What a suite's cluster has.
+#[derive(Clone, Copy)]
+enum Ground {
+    Kubernetes,
+    Kai(Preparation),
+}
+
+impl Ground {
+    async fn start(self, tier: Tier) -> Result<Cluster> {
+        match self {
+            Self::Kubernetes => Cluster::start(tier).await,
+            Self::Kai(preparation) => Cluster::with_kai(tier, preparation).await,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Suite<'a> {
+    cases: &'a [Case],
+    last: &'a [Case],
+    needs: Needs,
+    ground: Ground,
+}
+
+fn main_of(suite: Suite<'_>) -> ExitCode {
     let filter = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -136,7 +180,7 @@ pub fn main_needing(needs: Needs, cases: &[Case]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let tally = runtime.block_on(run_tiers(cases, needs, &filter, Selection::from_environment()));
+    let tally = runtime.block_on(run_tiers(suite, &filter, Selection::from_environment()));
     println!("{} passed, {} failed", tally.passed, tally.failed);
     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -147,63 +191,78 @@ struct Tally {
     failed: usize,
 }
 
-async fn run_tiers(cases: &[Case], needs: Needs, filter: &str, selection: Selection) -> Tally {
+async fn run_tiers(suite: Suite<'_>, filter: &str, selection: Selection) -> Tally {
     let mut tally = Tally::default();
     for &tier in ALL {
-        let chosen: Vec<&Case> =
-            cases.iter().filter(|case| case.tiers.contains(&tier) && case.name.contains(filter)).collect();
-        if chosen.is_empty() {
+        let chosen = |cases: &'_ [Case]| -> Vec<Case> {
+            let chosen = cases.iter().filter(|case| case.tiers.contains(&tier) && case.name.contains(filter));
+            chosen.copied().collect()
+        };
+        let (cases, last) = (chosen(suite.cases), chosen(suite.last));
+        let count = cases.len() + last.len();
+        if count == 0 {
             continue;
         }
-        match selection.decide(tier, needs) {
-            Ok(Decision::Run) => run_tier(tier, &chosen, &mut tally).await,
-            Ok(Decision::Skip(reason)) => println!("{tier}: {} cases not run: {reason}", chosen.len()),
+        match selection.decide(tier, suite.needs) {
+            Ok(Decision::Run) => run_tier(tier, suite.ground, &cases, &last, &mut tally).await,
+            Ok(Decision::Skip(reason)) => println!("{tier}: {count} cases not run: {reason}"),
             Err(missing) => {
                 println!("FAILED  {tier}  cannot run and must not be skipped: {missing:#}");
-                tally.failed += chosen.len();
+                tally.failed += count;
             }
         }
     }
     tally
 }
 
-async fn run_tier(tier: Tier, cases: &[&Case], tally: &mut Tally) {
+async fn run_tier(tier: Tier, ground: Ground, cases: &[Case], last: &[Case], tally: &mut Tally) {
     let start = Instant::now();
-    let cluster = match Cluster::start(tier).await {
+    let cluster = match ground.start(tier).await {
         Ok(cluster) => cluster,
         Err(error) => {
             println!("FAILED  {tier}  start the cluster: {error:#}");
-            tally.failed += cases.len();
+            tally.failed += cases.len() + last.len();
             return;
         }
     };
     println!("{tier}: started in {:.1} s", start.elapsed().as_secs_f64());
-    let mut outcomes = stream::iter(cases)
-        .map(|case| async {
-            let start = Instant::now();
-            (case.name, run_case(case, &cluster).await, start.elapsed())
-        })
-        .buffer_unordered(SIDE_BY_SIDE);
-    while let Some((name, outcome, took)) = outcomes.next().await {
-        let seconds = took.as_secs_f64();
-        match outcome {
-            Ok(()) => {
-                tally.passed += 1;
-                println!("ok      {tier}  {name}  {seconds:.2} s");
-            }
-            Err(error) => {
-                tally.failed += 1;
-                println!("FAILED  {tier}  {name}  {seconds:.2} s\n        {error:#}");
-            }
-        }
+    let mut outcomes = stream::iter(cases).map(|case| timed(case, &cluster)).buffer_unordered(SIDE_BY_SIDE);
+    while let Some(outcome) = outcomes.next().await {
+        tally.take(tier, outcome);
     }
     drop(outcomes);
+    for case in last {
+        tally.take(tier, timed(case, &cluster).await);
+    }
     let start = Instant::now();
     match cluster.stop().await {
         Ok(()) => println!("{tier}: stopped in {:.1} s", start.elapsed().as_secs_f64()),
         Err(error) => {
             tally.failed += 1;
             println!("FAILED  {tier}  stop the cluster: {error:#}");
+        }
+    }
+}
+
+type Outcome = (&'static str, Result<()>, Duration);
+
+async fn timed(case: &Case, cluster: &Cluster) -> Outcome {
+    let start = Instant::now();
+    (case.name, run_case(case, cluster).await, start.elapsed())
+}
+
+impl Tally {
+    fn take(&mut self, tier: Tier, (name, outcome, took): Outcome) {
+        let seconds = took.as_secs_f64();
+        match outcome {
+            Ok(()) => {
+                self.passed += 1;
+                println!("ok      {tier}  {name}  {seconds:.2} s");
+            }
+            Err(error) => {
+                self.failed += 1;
+                println!("FAILED  {tier}  {name}  {seconds:.2} s\n        {error:#}");
+            }
         }
     }
 }

@@ -10,6 +10,7 @@
 //! `KAI_TEST_NO_SKIP=1` a part that is missing is a failure instead of a skipped tier. A part that only some machines have is
 //! never looked for silently: the run prints what it left out and why.
 
+pub mod calls;
 pub mod cluster;
 pub mod harness;
 pub mod oci_image;

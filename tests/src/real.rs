@@ -8,4 +8,5 @@ pub mod control_plane;
 pub mod node;
 
 pub use control_plane::ControlPlane;
+pub(crate) use control_plane::free_port;
 pub use node::RealNode;

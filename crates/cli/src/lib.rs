@@ -1,14 +1,18 @@
-//! The commands a user types: `up`, `crds`, `lab nodes`, `queue tree`, `scenario run`, `trace replay`, `bench`.
+//! The commands a user types, and the composition of the control plane that they and the tests start.
 //!
 //! Each command is a file; this one only reads the command line and turns errors into text and an exit code. Data goes to
 //! standard output, everything else to standard error.
 
 mod bench;
+mod component;
+pub mod control_plane;
 mod crds;
 mod kubeconfig;
 mod nodes;
 mod output;
 mod queue;
+mod rbac;
+mod reservation;
 mod scenario;
 mod trace;
 mod up;
@@ -18,23 +22,53 @@ use std::process::ExitCode;
 pub use bench::core::heap::{HeapCounter, count_heap_with};
 use clap::{Parser, Subcommand};
 
+use crate::component::Alone;
+
 /// GPU scheduling for Kubernetes, and a Kubernetes to try it on.
 #[derive(Debug, Parser)]
 #[command(name = "kai", version, propagate_version = true, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// What to log, such as `info` or `kai_lab=debug`.
-    #[arg(long, global = true, env = "KAI_LOG", default_value = "warn", value_name = "FILTER")]
-    log: String,
+    /// What to log, such as `info` or `kai_lab=debug`; components log `info` by themselves, other commands `warn`.
+    #[arg(long, global = true, env = "KAI_LOG", value_name = "FILTER")]
+    log: Option<String>,
+    /// How to log.
+    #[arg(long, global = true, env = "KAI_LOG_FORMAT", value_enum, default_value_t)]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// An object a line.
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a whole cluster with simulated GPU nodes in this process.
     Up(up::Options),
+    /// Run the whole control plane in one process.
+    All(component::All),
+    /// Run the pod-grouper: it gives each pod its group.
+    PodGrouper(Alone<kai_podgrouper::Options>),
+    /// Run the scheduler: it decides.
+    Scheduler(Alone<kai_scheduler::Options>),
+    /// Run the binder: it carries decisions out.
+    Binder(Alone<kai_binder::Options>),
+    /// Run the controllers: they keep the statuses of groups and queues.
+    Controllers(Alone<kai_controllers::Options>),
+    /// Run the admission server: it completes and refuses pods.
+    Admission(Alone<kai_admission::Options>),
+    /// Find out which GPU this pod was given: the program of reservation pods.
+    ResourceReservation(reservation::Command),
     /// Print the definitions of kai's resources as YAML.
     Crds,
+    /// Print the service accounts and roles of the components.
+    Rbac(rbac::Options),
     /// Simulated nodes.
     #[command(subcommand)]
     Lab(Lab),
@@ -50,6 +84,22 @@ enum Command {
     /// Measure how fast kai is on this machine.
     #[command(subcommand)]
     Bench(Bench),
+}
+
+impl Command {
+    /// What is logged if nobody says otherwise: programs that run for months tell what they do.
+    fn usual_log(&self) -> &'static str {
+        match self {
+            Self::All(_)
+            | Self::PodGrouper(_)
+            | Self::Scheduler(_)
+            | Self::Binder(_)
+            | Self::Controllers(_)
+            | Self::Admission(_)
+            | Self::ResourceReservation(_) => "info",
+            _ => "warn",
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -68,6 +118,8 @@ enum Queue {
 enum Scenario {
     /// Run scenario files and compare what is decided with what they expect.
     Run(scenario::Options),
+    /// Write down a running cluster as a scenario.
+    Capture(scenario::Capture),
 }
 
 #[derive(Debug, Subcommand)]
@@ -89,19 +141,33 @@ enum Bench {
 /// Reads the command line and runs the command.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    let filter = match tracing_subscriber::EnvFilter::try_new(&arguments.log) {
+    let log = arguments.log.as_deref().unwrap_or(arguments.command.usual_log());
+    let filter = match tracing_subscriber::EnvFilter::try_new(log) {
         Ok(filter) => filter,
         Err(error) => {
-            return fail(&anyhow::anyhow!("--log `{}`: {error}\nhint: try `info` or `kai_lab=debug`", arguments.log));
+            return fail(&anyhow::anyhow!("--log `{log}`: {error}\nhint: try `info` or `kai_lab=debug`"));
         }
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match arguments.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
     let outcome = match arguments.command {
         Command::Up(options) => block_on(up::run(options)),
+        Command::All(command) => block_on(component::all(command)),
+        Command::PodGrouper(command) => block_on(component::pod_grouper(command)),
+        Command::Scheduler(command) => block_on(component::scheduler(command)),
+        Command::Binder(command) => block_on(component::binder(command)),
+        Command::Controllers(command) => block_on(component::controllers(command)),
+        Command::Admission(command) => block_on(component::admission(command)),
+        Command::ResourceReservation(command) => block_on(reservation::run(command)),
         Command::Crds => crds::run(),
+        Command::Rbac(options) => rbac::run(&options),
         Command::Scenario(Scenario::Run(options)) => {
             return scenario::run(&options).unwrap_or_else(|error| fail(&error));
         }
+        Command::Scenario(Scenario::Capture(options)) => block_on(scenario::capture(options)),
         Command::Trace(Trace::Replay(options)) => return trace::run(&options).unwrap_or_else(|error| fail(&error)),
         Command::Queue(Queue::Tree(options)) => block_on(queue::run(options)),
         Command::Lab(Lab::Nodes(options)) => block_on(nodes::run(options)),
@@ -131,4 +197,16 @@ fn fail(error: &anyhow::Error) -> ExitCode {
         anstream::eprintln!("  caused by: {cause}");
     }
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
 }

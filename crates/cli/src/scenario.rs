@@ -1,7 +1,10 @@
-//! `kai scenario run`: scenario files, and whether the scheduler decides as they say.
+//! `kai scenario run`: scenario files, and whether the scheduler decides as they say; `kai scenario capture`: a cluster as such a file.
 
 use std::{path::PathBuf, process::ExitCode};
 
+use anyhow::Context as _;
+use kai_api::names::objects;
+use kai_clock::Clock;
 use kai_convert::scenario::{self, Explain};
 
 use crate::output::{self, Format};
@@ -29,4 +32,27 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Format::Json => output::print(&serde_json::to_string_pretty(&report)?)?,
     }
     Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Options of `kai scenario capture`.
+#[derive(Debug, clap::Args)]
+pub struct Capture {
+    /// The cluster; as kubectl finds it when not given.
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// Pods that name this scheduler are its own.
+    #[arg(long, default_value = objects::SCHEDULER)]
+    scheduler_name: String,
+    /// The node pool to write down; without it, nodes and queues that are in none.
+    #[arg(long, default_value = "", value_name = "VALUE")]
+    partition_label_value: String,
+}
+
+/// Prints the cluster as a scenario.
+pub async fn capture(options: Capture) -> anyhow::Result<()> {
+    let Capture { kubeconfig, scheduler_name, partition_label_value } = options;
+    let client = kai_kit::client::connect(kubeconfig.as_deref()).await?;
+    let options = kai_scheduler::Options { scheduler_name, partition_label_value, ..kai_scheduler::Options::default() };
+    let text = kai_scheduler::snapshot(&client, &options.settings(), Clock::real().now()).await;
+    Ok(output::print(&text.context("read the cluster")?)?)
 }

@@ -1,29 +1,38 @@
 //! `kai up`: the whole system in this process, with simulated nodes, for kubectl and any other client.
 //!
-//! The steps are told as they happen on standard error; once the cluster runs, each event of nodes and pods is one line on
-//! standard output, until Ctrl-C.
+//! The API server, the simulated nodes and the control plane share the process; the program of reservation pods is a child process,
+//! as it would be on a node. The steps are told as they happen on standard error; once the cluster runs, each event of nodes and
+//! pods is one line on standard output, until Ctrl-C.
 
 mod demo;
 mod settled;
+mod table;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kai_api::names::namespaces;
 use kai_clock::Clock;
+use kai_lab::client::client_for;
 use kai_lab::cluster::{Lab, LabOptions};
 use kai_lab::fleet::Fleet;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::Client;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use self::demo::Demo;
+use crate::control_plane::reservation::ChildPrograms;
+use crate::control_plane::{ControlPlane, Part, Settings, install};
 use crate::kubeconfig::KubeconfigFile;
 use crate::output;
 
 const DEFAULT_FLEET: &str = "dgx-h100,thor,t4x4,cpu";
+/// How long the control plane may take to be ready.
+const START: Duration = Duration::from_secs(30);
 
 /// Options of `kai up`.
 #[derive(Debug, clap::Args)]
@@ -31,6 +40,9 @@ pub struct Options {
     /// The nodes: presets (`dgx-h100,thor:replicas=4,t4x4*10`) or a fleet file. Without it: one of each kind and a demo workload.
     #[arg(long, value_name = "PRESETS|FILE")]
     fleet: Option<String>,
+    /// A workload to start with; without --fleet it is `teams`.
+    #[arg(long, value_enum)]
+    demo: Option<Demo>,
     /// Port on 127.0.0.1 for kubectl and other clients.
     #[arg(long, default_value_t = 16443)]
     port: u16,
@@ -40,9 +52,12 @@ pub struct Options {
     /// Seed of everything that is random in the simulation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Stop when all nodes are ready and no pod is on its way.
+    /// Stop when every pod runs, has ended, or waits for a reason that the scheduler gave; then print all pods.
     #[arg(long)]
     exit_when_settled: bool,
+    /// Only the cluster: no control plane, so that you can run its parts yourself.
+    #[arg(long)]
+    bare: bool,
 }
 
 /// Runs the cluster until Ctrl-C or until it has settled.
@@ -54,33 +69,40 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let nodes: Vec<String> = fleet.nodes.iter().map(|node| node.name.clone()).collect();
     let listener = listen(options.port).await?;
     let address = listener.local_addr()?;
+    let cancel = stop_on_signal()?;
 
-    let cancel = CancellationToken::new();
-    let stop = cancel.clone();
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            stop.cancel();
-        }
-    });
-
-    let lab = Lab::start(LabOptions::new(fleet, Clock::real()));
+    let kubeconfig = KubeconfigFile::write(&options.kubeconfig, &format!("http://{address}"))?;
+    let mut lab_options = LabOptions::new(fleet, Clock::real());
+    lab_options.programs = Some(Arc::new(ChildPrograms::new(&options.kubeconfig)?));
+    let lab = Lab::start(lab_options);
     let mut events = lab.recorder().subscribe();
     let router = lab.router();
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    let kubeconfig = KubeconfigFile::write(&options.kubeconfig, &format!("http://{address}"))?;
     step(format!("API server on http://{address}, kubeconfig in {}", options.kubeconfig.display()));
     let client = lab.client();
-    let kinds = install_definitions(&client).await?;
+    let kinds = install::install(&client).await?;
     step(format!("serving {}", kinds.join(", ")));
     settled::nodes_ready(&client, &nodes).await?;
     step(format!("{} nodes ready: {}", nodes.len(), shortened(&nodes)));
-    if options.fleet.is_none() {
-        step(demo::start(&client).await?);
+    let mut control_plane = None;
+    if !options.bare {
+        let started = control_plane.insert(start_control_plane(&lab));
+        let ready = tokio::time::timeout(START, started.ready()).await;
+        ready.unwrap_or_else(|_| {
+            Err(anyhow::anyhow!("the control plane is not ready: {}", started.unmet().join("; ")))
+        })?;
+        let parts: Vec<&str> = Part::ALL.iter().map(|part| part.component()).collect();
+        step(format!("control plane ready: {}", parts.join(", ")));
     }
-    anstream::eprintln!(
-        "\n  export KUBECONFIG={}\n  kubectl get nodes -o wide\n\nCtrl-C stops.",
-        absolute(&options.kubeconfig)
-    );
+    if let Some(demo) = options.demo.or_else(|| options.fleet.is_none().then_some(Demo::Teams)) {
+        demo::start(&client, demo).await?.into_iter().for_each(step);
+    }
+    if !options.exit_when_settled {
+        anstream::eprintln!(
+            "\n  export KUBECONFIG={}\n  kubectl get nodes -o wide\n\nCtrl-C stops.",
+            absolute(&options.kubeconfig)
+        );
+    }
 
     let waiting = settled::wait(client.clone());
     tokio::pin!(waiting);
@@ -94,16 +116,58 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => break Ok("the cluster ended"),
             },
             done = &mut waiting, if options.exit_when_settled => break done.map(|()| "settled"),
+            (part, outcome) = ended(control_plane.as_mut()) => break Err(match outcome {
+                Ok(()) => anyhow::anyhow!("the {part} ended by itself"),
+                Err(error) => error,
+            }),
         }
     };
     while let Ok(line) = events.try_recv() {
         output::print(&line)?;
+    }
+    if options.exit_when_settled && !cancel.is_cancelled() {
+        output::print("")?;
+        output::print(&table::draw(&client, |namespace, pod| lab.devices_of(namespace, pod)).await?)?;
+    }
+    if let Some(control_plane) = control_plane {
+        control_plane.shutdown().await;
     }
     drop(kubeconfig);
     server.abort();
     lab.shutdown().await;
     step(outcome?.to_owned());
     Ok(())
+}
+
+/// Every part, reaching the API server without a socket.
+fn start_control_plane(lab: &Lab) -> ControlPlane {
+    let mut settings = Settings::new(namespaces::KAI);
+    settings.embedded = Some(lab.server().clone());
+    let router = lab.router();
+    ControlPlane::start(&Part::ALL, move |_| client_for(router.clone()), lab.clock(), settings)
+}
+
+/// The end of a part, or never if there are none.
+async fn ended(control_plane: Option<&mut ControlPlane>) -> (Part, anyhow::Result<()>) {
+    match control_plane {
+        Some(control_plane) => control_plane.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        stop.cancel();
+    });
+    Ok(cancel)
 }
 
 /// Takes the port, or says who has it.
@@ -130,22 +194,8 @@ async fn answers_as_kai(address: SocketAddr) -> bool {
         Err(_) => return false,
     });
     let Ok(client) = Client::try_from(config) else { return false };
-    let version = tokio::time::timeout(std::time::Duration::from_secs(2), client.apiserver_version()).await;
+    let version = tokio::time::timeout(Duration::from_secs(2), client.apiserver_version()).await;
     matches!(version, Ok(Ok(version)) if version.compiler == "rustc")
-}
-
-/// Installs our resource definitions and returns their kinds.
-async fn install_definitions(client: &Client) -> anyhow::Result<Vec<String>> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let mut kinds = Vec::new();
-    for definition in kai_api::crds() {
-        let name = definition.name_any();
-        api.patch(&name, &PatchParams::apply("kai").force(), &Patch::Apply(&definition))
-            .await
-            .with_context(|| format!("install the definition `{name}`"))?;
-        kinds.push(definition.spec.names.kind);
-    }
-    Ok(kinds)
 }
 
 fn shortened(names: &[String]) -> String {

@@ -1,6 +1,6 @@
 //! The simulated parts of a cluster: everything on tier 1, the nodes on tier 2.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use kai_clock::Clock;
@@ -8,6 +8,7 @@ use kai_lab::{
     cluster::{Lab, LabOptions},
     fleet::Fleet,
     kubelet::{Nodes, NodesOptions},
+    programs::Programs,
     record::Recorder,
 };
 use kube::Client;
@@ -35,10 +36,11 @@ struct Served {
 }
 
 impl Embedded {
-    pub(super) async fn start() -> Result<Self> {
-        let fleet = Fleet::parse(FLEET)?;
+    pub(super) async fn start(fleet: Fleet, programs: Option<Arc<dyn Programs>>) -> Result<Self> {
         let node_count = fleet.nodes.len();
-        let lab = Lab::start(LabOptions::new(fleet, Clock::real()));
+        let mut options = LabOptions::new(fleet, Clock::real());
+        options.programs = programs;
+        let lab = Lab::start(options);
         lab.ready().await;
         Ok(Self { lab, node_count, served: OnceCell::new() })
     }
@@ -79,18 +81,18 @@ impl Embedded {
 
 /// Simulated nodes that have joined somebody's API server.
 pub(super) struct SimulatedNodes {
-    nodes: Nodes,
+    pub(super) nodes: Nodes,
     node_count: usize,
 }
 
 impl SimulatedNodes {
-    pub(super) async fn join(client: Client) -> Result<Self> {
-        let fleet = Fleet::parse(FLEET)?;
+    pub(super) async fn join(client: Client, fleet: Fleet, programs: Option<Arc<dyn Programs>>) -> Self {
         let node_count = fleet.nodes.len();
         let (clock, cancel) = (Clock::real(), CancellationToken::new());
-        let nodes = Nodes::start(NodesOptions::new(client, fleet, clock, Recorder::new(EVENT_LOG), cancel));
+        let recorder = Recorder::new(EVENT_LOG);
+        let nodes = Nodes::start(NodesOptions { client, clock, fleet, recorder, cancel, programs });
         nodes.registered().await;
-        Ok(Self { nodes, node_count })
+        Self { nodes, node_count }
     }
 
     pub(super) fn node_count(&self) -> usize {

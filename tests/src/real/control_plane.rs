@@ -135,6 +135,13 @@ impl ControlPlane {
         Ok(Client::try_from(config)?)
     }
 
+    /// A client that shows this token, such as that of a service account.
+    pub async fn client_with_token(&self, token: &str) -> Result<Client> {
+        let mut config = config_from(&self.kubeconfig).await?;
+        config.auth_info.token = Some(token.to_owned().into());
+        Ok(Client::try_from(config)?)
+    }
+
     /// The API server's address, such as `https://127.0.0.1:6443`.
     pub fn url(&self) -> &str {
         &self.url
@@ -301,7 +308,7 @@ async fn config_from(kubeconfig: &Path) -> Result<Config> {
 }
 
 /// A port that nobody listens on now.
-pub(super) fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     let port = TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port();
     if port == 0 {
         bail!("the operating system gave port 0");

@@ -133,7 +133,7 @@ async fn fastest<T, F: Future<Output = anyhow::Result<T>>>(
 }
 
 async fn raw_list(client: &Client) -> anyhow::Result<usize> {
-    let request = axum::http::Request::get("/api/v1/pods").body(Vec::new())?;
+    let request = http::Request::get("/api/v1/pods").body(Vec::new())?;
     Ok(client.request_text(request).await?.len())
 }
 
@@ -146,7 +146,7 @@ async fn create_all(pods: Api<Pod>, numbers: impl Iterator<Item = u32>) -> anyho
 
 /// Reads a watch as bytes, one line per event: what is measured is the server, not a client's parser.
 async fn count_added(client: Client, wanted: u32) -> anyhow::Result<()> {
-    let request = axum::http::Request::get("/api/v1/pods?watch=true&resourceVersion=0").body(Vec::new())?;
+    let request = http::Request::get("/api/v1/pods?watch=true&resourceVersion=0").body(Vec::new())?;
     let mut lines = client.request_stream(request).await?.lines();
     // The first pod was there before.
     for _ in 0..=wanted {

@@ -1,38 +1,112 @@
-//! The demo workload of a bare `kai up`: a Deployment that trains on the first GPU node, to have something to look at.
+//! The demo workloads of `kai up`: the ordinary one shows queues, a gang and parts of a GPU; others are chosen with `--demo`.
 
-use anyhow::Context;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::api::{ListParams, PostParams};
-use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use anyhow::Context as _;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    batch::v1::Job,
+    core::v1::{Namespace, Node},
+};
+use kai_api::{
+    Queue,
+    names::{annotations, labels, node_labels, objects},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
 
-const GPU: &str = "nvidia.com/gpu";
+/// The manifest of the seeds' own test on a Jetson Thor.
+const MULTIUBUNTU: &str = include_str!("../../../../deploy/examples/multiubuntu.yaml");
+/// What a Thor has, as its owners must label it by hand: NVML does not know.
+const THOR_MEMORY: &str = "131072";
+
+/// A demo by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Demo {
+    /// Two teams' queues, a gang of four, and pods that share a GPU.
+    Teams,
+    /// Five pods with 30 GB of GPU memory each: on one Thor four run, the fifth waits.
+    Multiubuntu,
+}
 
 /// Starts it and says what it is.
-pub async fn start(client: &Client) -> anyhow::Result<String> {
-    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
-    let with_gpus = nodes.items.iter().find(|node| {
-        let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-        allocatable.and_then(|resources| resources.get(GPU)).is_some_and(|gpus| gpus.0 != "0")
-    });
-    let node = with_gpus.context("the default fleet has a GPU node")?.name_any();
+pub async fn start(client: &Client, demo: Demo) -> anyhow::Result<Vec<String>> {
+    match demo {
+        Demo::Teams => teams(client).await,
+        Demo::Multiubuntu => multiubuntu(client).await,
+    }
+}
+
+async fn multiubuntu(client: &Client) -> anyhow::Result<Vec<String>> {
+    let mut told = Vec::new();
+    let nodes: Api<Node> = Api::all(client.clone());
+    for node in nodes.list(&ListParams::default()).await? {
+        let thor = node.labels().get("nvidia.com/gpu.product").is_some_and(|product| product.contains("Thor"));
+        if thor && !node.labels().contains_key(node_labels::GPU_MEMORY) {
+            let (name, label) = (node.name_any(), node_labels::GPU_MEMORY);
+            let patch = json!({ "metadata": { "labels": { label: THOR_MEMORY } } });
+            nodes.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            told.push(format!("kubectl label node {name} {label}={THOR_MEMORY}   # NVML on Thor does not tell"));
+        }
+    }
+    let deployment: Deployment = serde_saphyr::from_str(MULTIUBUNTU).context("the demo's own manifest")?;
+    Api::default_namespaced(client.clone()).create(&PostParams::default(), &deployment).await?;
+    told.push(
+        "kubectl apply -f deploy/examples/multiubuntu.yaml   # five pods with 30720 MiB of GPU memory each".to_owned(),
+    );
+    Ok(told)
+}
+
+async fn teams(client: &Client) -> anyhow::Result<Vec<String>> {
     let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": "demo" } }))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-    let deployment: Deployment = serde_json::from_value(json!({
-        "metadata": { "name": "trainer" },
-        "spec": {
-            "replicas": 3,
-            "selector": { "matchLabels": { "app": "trainer" } },
-            "template": {
-                "metadata": { "labels": { "app": "trainer" } },
-                "spec": {
-                    "nodeName": node,
-                    "containers": [{ "name": "train", "image": "example/trainer:1", "resources": { "limits": { GPU: "1" } } }],
-                },
+    let queues: Api<Queue> = Api::all(client.clone());
+    for (name, parent, gpus) in
+        [("research", None, -1), ("team-a", Some("research"), 6), ("team-b", Some("research"), 4)]
+    {
+        let amount = |quota: i32| json!({ "quota": quota, "limit": -1, "overQuotaWeight": 1 });
+        let queue: Queue = serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "spec": {
+                "parentQueue": parent,
+                "resources": { "gpu": amount(gpus), "cpu": amount(-1), "memory": amount(-1) },
             },
+        }))?;
+        queues.create(&PostParams::default(), &queue).await?;
+    }
+    let gang: Job = serde_json::from_value(json!({
+        "metadata": { "name": "train", "annotations": { annotations::BATCH_MIN_MEMBER: "4" }, "labels": { labels::QUEUE: "team-a" } },
+        "spec": {
+            "parallelism": 4,
+            "completions": 4,
+            "template": pod("team-a", json!({ "lab.kai/run-seconds": "3600" }), json!({ "nvidia.com/gpu": "2" }), Some("Never")),
         },
     }))?;
-    Api::namespaced(client.clone(), "demo").create(&PostParams::default(), &deployment).await?;
-    Ok(format!("demo: deployment demo/trainer, three pods with one GPU each on {node}"))
+    Api::namespaced(client.clone(), "demo").create(&PostParams::default(), &gang).await?;
+    let notebooks: Deployment = serde_json::from_value(json!({
+        "metadata": { "name": "notebook", "labels": { labels::QUEUE: "team-b" } },
+        "spec": {
+            "replicas": 3,
+            "selector": { "matchLabels": { "app": "team-b" } },
+            "template": pod("team-b", json!({ annotations::GPU_FRACTION: "0.5" }), json!({}), None),
+        },
+    }))?;
+    Api::namespaced(client.clone(), "demo").create(&PostParams::default(), &notebooks).await?;
+    Ok(vec![
+        "demo: queue research with team-a (6 GPUs) and team-b (4 GPUs)".to_owned(),
+        "demo: job demo/train of team-a, a gang of four with two GPUs each".to_owned(),
+        "demo: deployment demo/notebook of team-b, three pods with half a GPU each".to_owned(),
+    ])
+}
+
+fn pod(queue: &str, annotations: Value, limits: Value, restart: Option<&str>) -> Value {
+    json!({
+        "metadata": { "labels": { "app": queue, labels::QUEUE: queue }, "annotations": annotations },
+        "spec": {
+            "schedulerName": objects::SCHEDULER,
+            "restartPolicy": restart,
+            "containers": [{ "name": "main", "image": "example/work:1", "resources": { "limits": limits } }],
+        },
+    })
 }

@@ -1,0 +1,205 @@
+//! The commands that run components: each alone, or `all` in one process.
+//!
+//! They run until SIGTERM or Ctrl-C, then give back what they hold (leases) and end with 0. A component that cannot go on ends the
+//! process with 1, so that whoever started it starts it again.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use anyhow::Context as _;
+use kai_api::names::namespaces;
+use kai_clock::Clock;
+use kai_kit::{Health, Metrics};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::control_plane::{ControlPlane, Part, Settings};
+
+/// What every component is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Surroundings {
+    /// The cluster; as kubectl finds it, or the service account of the pod, when not given.
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    /// The namespace of the components and their leases.
+    #[arg(long, env = "NAMESPACE", default_value = namespaces::KAI)]
+    namespace: String,
+    /// Where to serve /healthz, /readyz and /metrics; `off` for nowhere.
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    listen: Listen,
+    /// Who this replica is, in leases; the name of the pod or machine when not given.
+    #[arg(long, env = "POD_NAME")]
+    identity: Option<String>,
+}
+
+/// An address, or none.
+#[derive(Clone, Copy, Debug)]
+struct Listen(Option<SocketAddr>);
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self(None)),
+            _ => {
+                // `:8080`, as Go programs write it.
+                let every = if text.starts_with(':') { "0.0.0.0" } else { "" };
+                let address = format!("{every}{text}").parse();
+                address.map(|address| Self(Some(address))).map_err(|_| "give ADDRESS:PORT or `off`".to_owned())
+            }
+        }
+    }
+}
+
+/// A component alone, with its own flags.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Alone<Options: clap::Args> {
+    #[command(flatten)]
+    surroundings: Surroundings,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Options of `kai all`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct All {
+    #[command(flatten)]
+    surroundings: Surroundings,
+    /// Wait for leases: for more than one replica.
+    #[arg(long)]
+    leader_elect: bool,
+    /// Pods that name this scheduler are ours.
+    #[arg(long, default_value = kai_api::names::objects::SCHEDULER)]
+    scheduler_name: String,
+}
+
+/// Runs the pod-grouper.
+pub async fn pod_grouper(command: Alone<kai_podgrouper::Options>) -> anyhow::Result<()> {
+    let Alone { surroundings, options } = command;
+    serve(surroundings, &[Part::PodGrouper], |settings| settings.pod_grouper = options).await
+}
+
+/// Runs the scheduler.
+pub async fn scheduler(command: Alone<kai_scheduler::Options>) -> anyhow::Result<()> {
+    let Alone { surroundings, options } = command;
+    serve(surroundings, &[Part::Scheduler], |settings| settings.scheduler = options).await
+}
+
+/// Runs the binder.
+pub async fn binder(command: Alone<kai_binder::Options>) -> anyhow::Result<()> {
+    let Alone { surroundings, options } = command;
+    serve(surroundings, &[Part::Binder], |settings| settings.binder = options).await
+}
+
+/// Runs the controllers of groups and queues.
+pub async fn controllers(command: Alone<kai_controllers::Options>) -> anyhow::Result<()> {
+    let Alone { surroundings, options } = command;
+    serve(surroundings, &[Part::Controllers], |settings| settings.controllers = options).await
+}
+
+/// Runs the admission server.
+pub async fn admission(command: Alone<kai_admission::Options>) -> anyhow::Result<()> {
+    let Alone { surroundings, options } = command;
+    serve(surroundings, &[Part::Admission], |settings| settings.admission = options).await
+}
+
+/// Runs everything.
+pub async fn all(command: All) -> anyhow::Result<()> {
+    let All { surroundings, leader_elect, scheduler_name } = command;
+    serve(surroundings, &Part::ALL, |settings| {
+        settings.elect_leaders(leader_elect);
+        settings.name_scheduler(&scheduler_name);
+    })
+    .await
+}
+
+async fn serve(surroundings: Surroundings, parts: &[Part], set: impl FnOnce(&mut Settings)) -> anyhow::Result<()> {
+    let client = kai_kit::client::connect(surroundings.kubeconfig.as_deref()).await?;
+    let version = client.apiserver_version().await.context("reach the API server")?;
+    let mut settings = Settings::new(&surroundings.namespace);
+    settings.identity = surroundings.identity.clone().unwrap_or_else(host_name);
+    set(&mut settings);
+    let names: Vec<&str> = parts.iter().map(|part| part.component()).collect();
+    let mut control_plane = ControlPlane::start(parts, move |_| client.clone(), Clock::real(), settings);
+    anstream::eprintln!(
+        "kai {} {}: {} on Kubernetes {}, leases in namespace {}",
+        env!("CARGO_PKG_VERSION"),
+        if parts.len() > 1 { "all" } else { names.first().copied().unwrap_or_default() },
+        names.join(", "),
+        version.git_version,
+        surroundings.namespace
+    );
+
+    let cancel = CancellationToken::new();
+    if let Some(address) = surroundings.listen.0 {
+        let router = router(&control_plane, parts);
+        let serving = kai_kit::health::serve(address, router, cancel.clone());
+        let stop = cancel.clone();
+        tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                anstream::eprintln!(
+                    "error: listen on {address}: {error}\nhint: choose another address with --listen, or `off`"
+                );
+                stop.cancel();
+            }
+        });
+        anstream::eprintln!("health and metrics on http://{address}");
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let outcome = tokio::select! {
+        biased;
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        () = cancel.cancelled() => Err(anyhow::anyhow!("health and metrics cannot be served")),
+        (part, outcome) = control_plane.ended() => match outcome {
+            Ok(()) => Err(anyhow::anyhow!("the {part} ended by itself")),
+            Err(error) => Err(error),
+        },
+    };
+    anstream::eprintln!("stopping");
+    control_plane.shutdown().await;
+    cancel.cancel();
+    outcome
+}
+
+/// Health and metrics of one part as they are; of several under one roof.
+fn router(control_plane: &ControlPlane, parts: &[Part]) -> axum::Router {
+    let surfaces: Vec<(Part, Health, Metrics)> = parts
+        .iter()
+        .filter_map(|part| Some((*part, control_plane.health(*part)?, control_plane.metrics(*part)?)))
+        .collect();
+    if let [(_, health, metrics)] = surfaces.as_slice() {
+        return health.router(metrics.clone());
+    }
+    let ready = surfaces.clone();
+    let mut router = axum::Router::new()
+        .route("/healthz", axum::routing::get(async || "ok"))
+        .route("/livez", axum::routing::get(async || "ok"))
+        .route("/readyz", axum::routing::get(async move || readiness(&ready)));
+    for (part, health, metrics) in surfaces {
+        // Registries cannot be joined, and two parts may count things of the same name: each has its own path.
+        router = router.nest(&format!("/{part}"), health.router(metrics));
+    }
+    router
+}
+
+fn readiness(surfaces: &[(Part, Health, Metrics)]) -> (http::StatusCode, String) {
+    let unmet: Vec<String> = surfaces
+        .iter()
+        .flat_map(|(part, health, _)| {
+            health.unmet().into_iter().map(move |(name, why)| format!("[-] {part}: {name}: {why}\n"))
+        })
+        .collect();
+    if unmet.is_empty() {
+        (http::StatusCode::OK, "ok".to_owned())
+    } else {
+        (http::StatusCode::SERVICE_UNAVAILABLE, unmet.concat())
+    }
+}
+
+/// Replicas are told apart by where they run; two on one machine by their process.
+fn host_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}-{}", std::process::id())
+}
