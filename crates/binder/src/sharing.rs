@@ -133,6 +133,18 @@ fn memory_limit(pod: &Pod, node: &Node, portion: &str) -> Option<String> {
     Some(format!("{}m", memory.checked_mul(share)? / 1_000_000_000))
 }
 
+/// Whether the container that gets the GPUs runs.
+pub(crate) fn runs(pod: &Pod) -> bool {
+    let Some(name) = target(pod).ok().and_then(|target| target.container).map(|container| &container.name) else {
+        return false;
+    };
+    let statuses = pod.status.iter().flat_map(|status| {
+        status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten())
+    });
+    let mut own = statuses.filter(|status| status.name == *name);
+    own.any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
+}
+
 /// Makes both ConfigMaps say what the container must know.
 pub(crate) async fn tell(
     world: &World,

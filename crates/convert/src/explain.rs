@@ -112,6 +112,9 @@ pub struct Explanation {
     pub message: String,
     /// Each reason.
     pub reasons: Vec<Reason>,
+    /// What to do about it, where that is plain. KAI says nothing of the kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// One reason.
@@ -160,7 +163,8 @@ fn explain_group(refusal: &GroupRefusal, others: &BTreeMap<GroupId, &GroupRefusa
         found.push(Reason { reason: code(cause).to_owned(), message, details: details::cause(cause, names) });
         errors.extend(phrase::errors(cause, &group, names).into_iter().map(|message| (code(cause), message)));
     }
-    Explanation { message: compact(&errors), group, reasons: found }
+    let hint = causes.iter().find_map(|cause| phrase::hint(cause));
+    Explanation { message: compact(&errors), group, reasons: found, hint }
 }
 
 /// The causes of a group; those of another group where that was refused for the same.

@@ -154,6 +154,7 @@ impl Lab {
         let mut options =
             NodesOptions::new(self.faulty_client(), self.fleet.clone(), self.clock, self.recorder.clone(), cancel);
         options.programs.clone_from(&self.programs);
+        options.heartbeats = self.nodes.heartbeats();
         self.nodes = start_nodes(&self.server, options);
     }
 

@@ -79,12 +79,14 @@ pub struct NodesOptions {
     pub cancel: CancellationToken,
     /// Runs containers by real programs; without it all are simulated.
     pub programs: Option<Arc<dyn Programs>>,
+    /// Where heartbeats are noted; those of kubelets that start again go on where the old ones ended.
+    pub(crate) heartbeats: Heartbeats,
 }
 
 impl NodesOptions {
     /// Nodes whose containers are all simulated.
     pub fn new(client: Client, fleet: Fleet, clock: Clock, recorder: Recorder, cancel: CancellationToken) -> Self {
-        Self { client, clock, fleet, recorder, cancel, programs: None }
+        Self { client, clock, fleet, recorder, cancel, programs: None, heartbeats: Heartbeats::default() }
     }
 }
 
@@ -118,7 +120,7 @@ impl Nodes {
         let logs = Logs::new(options.clock);
         let board = DeviceBoard::default();
         let environments = EnvironmentBoard::default();
-        let heartbeats = Heartbeats::default();
+        let heartbeats = options.heartbeats.clone();
         let names = Arc::new(options.fleet.nodes.iter().map(|node| node.name.clone()).collect());
         let cancel = options.cancel.clone();
         let (exits, ended) = mpsc::unbounded_channel();
@@ -269,7 +271,7 @@ struct Kubelets {
 
 impl Kubelets {
     fn new(options: NodesOptions, shared: Shared) -> Self {
-        let NodesOptions { client, clock, fleet, recorder, cancel, programs } = options;
+        let NodesOptions { client, clock, fleet, recorder, cancel, programs, .. } = options;
         let Shared { logs, board, environments, heartbeats, registered, exits } = shared;
         let nodes: Vec<NodeState> = fleet.nodes.into_iter().map(|spec| NodeState::new(spec, clock.now())).collect();
         let by_name = nodes.iter().enumerate().map(|(index, node)| (node.spec.name.clone(), index)).collect();

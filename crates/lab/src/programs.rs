@@ -92,7 +92,21 @@ impl ContainerStart {
         });
         chosen.map(|(_, device)| device.clone()).collect()
     }
+
+    /// A GPU that the container is told by UUID and the machine does not have: the NVIDIA runtime does not start such a container.
+    pub fn unknown_gpu(&self) -> Option<&str> {
+        let told = self.environment.get("NVIDIA_VISIBLE_DEVICES")?;
+        let names = told.split(',').map(|name| name.rsplit_once("gpu=").map_or(name, |(_, id)| id));
+        let mut devices = self.node_devices.values().flatten().peekable();
+        // Machines without GPUs have another runtime, which does not care.
+        devices.peek()?;
+        let known: Vec<&str> = devices.map(|device| device.uuid.as_str()).collect();
+        names.into_iter().find(|name| name.starts_with("GPU-") && !known.contains(name))
+    }
 }
+
+/// Exit code of a program that was killed.
+const SIGKILLED: i32 = 137;
 
 /// A program that has been started.
 pub struct RunningProgram {
@@ -125,10 +139,61 @@ impl RunningProgram {
         let exit = program(Output(sender), stop.clone());
         Self { lines, exit: Box::pin(exit), stop }
     }
+
+    /// The same program, which also ends at once, without a goodbye, when `killed` fires.
+    #[must_use]
+    pub fn killed_by(self, killed: CancellationToken) -> Self {
+        let exit = self.exit;
+        let either = async move {
+            tokio::select! {
+                biased;
+                () = killed.cancelled() => SIGKILLED,
+                code = exit => code,
+            }
+        };
+        Self { lines: self.lines, exit: Box::pin(either), stop: self.stop }
+    }
 }
 
 impl std::fmt::Debug for RunningProgram {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("RunningProgram").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(told: &str, devices: &[&str]) -> ContainerStart {
+        let device = |name: &&str| GivenDevice { id: (*name).into(), uuid: (*name).into(), visible_as: (*name).into() };
+        ContainerStart {
+            node: "node".into(),
+            node_labels: BTreeMap::new(),
+            kernel: String::new(),
+            namespace: "default".into(),
+            pod: "pod".into(),
+            uid: "1".into(),
+            container: "main".into(),
+            image: String::new(),
+            command: Vec::new(),
+            args: Vec::new(),
+            environment: BTreeMap::from([("NVIDIA_VISIBLE_DEVICES".into(), told.into())]),
+            devices: BTreeMap::new(),
+            node_devices: BTreeMap::from([("nvidia.com/gpu".into(), devices.iter().map(device).collect())]),
+            mounts: Vec::new(),
+            privileged: false,
+            runtime_class: None,
+        }
+    }
+
+    #[test]
+    fn a_container_that_is_told_a_gpu_of_another_machine_does_not_start() {
+        assert_eq!(start("GPU-1,GPU-2", &["GPU-1", "GPU-3"]).unknown_gpu(), Some("GPU-2"));
+        assert_eq!(start("k8s.device-plugin.nvidia.com/gpu=GPU-2", &["GPU-1"]).unknown_gpu(), Some("GPU-2"));
+        for fine in ["GPU-1", "0", "all", "void", ""] {
+            assert_eq!(start(fine, &["GPU-1"]).unknown_gpu(), None, "{fine}");
+        }
+        assert_eq!(start("GPU-1", &[]).unknown_gpu(), None, "without GPUs nobody looks");
     }
 }

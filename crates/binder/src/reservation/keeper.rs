@@ -126,7 +126,8 @@ impl Keeper {
                     // A pod that KAI bound: only its ConfigMap knows.
                     device = sharing::told_by_map(&self.world.process.client, pod).await?;
                 }
-                sharers.push(Sharer { pod: Key::of(pod.as_ref()), group: group.clone(), told: device });
+                let runs = sharing::runs(pod);
+                sharers.push(Sharer { pod: Key::of(pod.as_ref()), group: group.clone(), told: device, runs });
             }
         }
         Ok(sharers)
@@ -286,6 +287,7 @@ impl Keeper {
             Deed::Ask(name, restarts) => self.note(find(name), *restarts, true).await?,
             Deed::Note(name, restarts) => self.note(find(name), *restarts, false).await?,
             Deed::Retell(key, group, device) => self.retell(key, group, device).await?,
+            Deed::Expect(name, device) => self.expect(node, find(name), device).await?,
             Deed::Close(group, why) => self.close(node, group, why, sharers),
         }
         Ok(None)
@@ -349,6 +351,22 @@ impl Keeper {
                  get the new one"
             );
             self.world.process.events.tell(pod.as_ref(), Kind::Warning, "GpuChanged", text);
+        }
+        Ok(())
+    }
+
+    /// Notes on a holder that its device is the right one, and forgets the trouble there was.
+    async fn expect(&self, node: &str, holder: Option<&Holder>, device: &str) -> Result<(), kube::Error> {
+        let Some(holder) = holder else { return Ok(()) };
+        let annotations = json!({annotations::RESERVATION_EXPECTS: device});
+        let patch = json!({"metadata": {"uid": holder.pod.metadata.uid, "annotations": annotations}});
+        match writes::merge(&self.world.reservation_api(), self.world.process.component, &holder.name, &patch).await {
+            Ok(changed) => self.world.reservations.saw(changed),
+            Err(error) if matches!(classify(&error), Class::Gone | Class::Conflict) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if let Some(troubles) = self.troubles.lock().get_mut(node) {
+            troubles.remove(&holder.group);
         }
         Ok(())
     }

@@ -52,6 +52,8 @@ pub(crate) struct Sharer {
     pub(crate) group: String,
     /// The device that it was told.
     pub(crate) told: Option<String>,
+    /// Whether its container runs, with what it was told.
+    pub(crate) runs: bool,
 }
 
 /// All that is known of the reservations of a node.
@@ -81,6 +83,8 @@ pub(crate) enum Deed {
     Note(String, i32),
     /// A pod is told that its device is another one by now.
     Retell(Key, String, String),
+    /// The pods of a holder's group have its device by now, whatever they had before.
+    Expect(String, String),
     /// Nobody new may join a group, and it is said why.
     Close(String, String),
     /// Something is looked at again then.
@@ -166,6 +170,16 @@ fn check_device(scene: &Scene<'_>, keep: &Holder, used: bool, deeds: &mut Vec<De
     }
     let Some(device) = &keep.device else { return };
     if keep.has_wrong_device() {
+        let sharers = || scene.sharers.iter().filter(|sharer| sharer.group == keep.group);
+        let others = |sharer: &&Sharer| sharer.told.as_ref().is_some_and(|told| told != device);
+        let twin = scene.holders.iter().any(|other| other.group != keep.group && other.device.as_ref() == Some(device));
+        // Nobody runs with the device of before, as when a machine came back with others: the new one is as good.
+        if used && !twin && !sharers().filter(others).any(|sharer| sharer.runs) {
+            let retold = sharers().filter(others);
+            deeds.extend(retold.map(|sharer| Deed::Retell(sharer.pod.clone(), keep.group.clone(), device.clone())));
+            deeds.push(Deed::Expect(keep.name.clone(), device.clone()));
+            return;
+        }
         let expected = keep.expects.as_deref().unwrap_or_default();
         let text = format!(
             "reservation pod {} of group {} got {device} while running pods of the group use {expected}",

@@ -1,7 +1,7 @@
 //! The sentences. Phrases that KAI's users search for are kept.
 
 use jiff::Timestamp;
-use kai_api::names::{reasons, resources};
+use kai_api::names::{labels, reasons, resources};
 use kai_core::{
     amounts::{GPU, Resource, fixed, share},
     delta::Unavailable,
@@ -112,6 +112,17 @@ fn vetoed(node: &str, veto: Option<&Veto>) -> String {
             format!("node(s) refused the pod: {node}: {reason}, tried again at {}", moment(Time(veto.until)))
         },
     )
+}
+
+/// What a user can do about a cause, where that is plain.
+pub(super) fn hint(cause: &Cause) -> Option<String> {
+    match cause {
+        Cause::QueueMissing(queue) => {
+            Some(format!("create queue '{queue}', or name another one in the label {}", labels::QUEUE))
+        }
+        Cause::QueueUnusable(_) => Some(format!("name another queue in the label {}, or mend this one", labels::QUEUE)),
+        _ => None,
+    }
 }
 
 /// The device that came nearest, in numbers.

@@ -178,13 +178,19 @@ impl Kubelets {
             Some(trouble) => Err(trouble),
             None => environment::resolve(container, facts, &preparing.maps),
         };
-        let start = resolved.map(|environment| container_start(node, object, container, environment));
+        let start = resolved.map_err(|message| ("CreateContainerConfigError", message)).and_then(|environment| {
+            let start = container_start(node, object, container, environment);
+            match start.unknown_gpu() {
+                Some(gpu) => Err(("RunContainerError", format!("nvidia-container-cli: device error: {gpu}: unknown device"))),
+                None => Ok(start),
+            }
+        });
         let name = container.name.clone();
         let Some(Life::Running(machine)) = self.pods.get_mut(key).map(|entry| &mut entry.life) else { return };
         let start = match start {
             Ok(start) => start,
-            Err(message) => {
-                let effects = machine.refuse_start(index, message, now);
+            Err((reason, message)) => {
+                let effects = machine.refuse_start(index, reason, message, now);
                 self.act(key, effects);
                 return;
             }

@@ -216,6 +216,12 @@ impl Kubelets {
                     machine
                         .set_gates(conditions.map(|condition| (condition.type_.clone(), condition.status == "True")));
                 }
+                // Somebody else called it unready, as the node controller does of nodes that fall silent: it is told again.
+                let unready = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+                let unready = unready.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "False");
+                if unready && !entry.busy && machine.is_ready() {
+                    entry.reported = None;
+                }
                 if deleting {
                     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
                     let effects = machine.delete(Duration::from_secs(u64::try_from(grace).unwrap_or(0)), now);

@@ -333,8 +333,8 @@ impl PodMachine {
         }
     }
 
-    /// The environment of a container cannot be put together: it waits and is tried again.
-    pub fn refuse_start(&mut self, index: usize, message: String, now: Timestamp) -> Vec<Effect> {
+    /// A container cannot be started, for instance because its environment cannot be put together: it waits and is tried again.
+    pub fn refuse_start(&mut self, index: usize, reason: &'static str, message: String, now: Timestamp) -> Vec<Effect> {
         let Some(container) = self.containers.get_mut(index).filter(|container| !container.is_running()) else {
             return Vec::new();
         };
@@ -346,7 +346,7 @@ impl PodMachine {
         };
         container.preparation = Preparation::Needed;
         container.wake = Some(after(now, CONFIGURATION_RETRY));
-        container.state = State::Waiting { why: Some(Trouble { reason: "CreateContainerConfigError", message }) };
+        container.state = State::Waiting { why: Some(Trouble { reason, message }) };
         vec![event]
     }
 

@@ -61,6 +61,11 @@ impl PodMachine {
         if apps().all(|(_, container)| started(container)) { Phase::Running } else { Phase::Pending }
     }
 
+    /// Whether it was ready when it last reported.
+    pub fn is_ready(&self) -> bool {
+        self.conditions.get("Ready").is_some_and(|(ready, _)| *ready)
+    }
+
     /// One line for the event log: phase, ready containers, restarts and what it waits for.
     pub fn summary(&self) -> String {
         let counted = || self.plan.containers.iter().zip(&self.containers).filter(|(plan, _)| plan.role != Role::Init);

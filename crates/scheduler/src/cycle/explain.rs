@@ -49,7 +49,10 @@ impl Scheduler {
     }
 
     fn say_group(&mut self, explanation: &Explanation) {
-        let text = sentence(&explanation.message);
+        let mut text = sentence(&explanation.message);
+        if let Some(hint) = &explanation.hint {
+            text = format!("{} (hint: {hint})", text.trim_end_matches('.'));
+        }
         let pool = self.pool();
         let Some((key, record)) = self.model.notes.groups.get_key_value(explanation.group.as_str()) else { return };
         let (key, mark) = (Arc::clone(key), record.mark);

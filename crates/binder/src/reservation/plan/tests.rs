@@ -30,7 +30,7 @@ fn changed(name: &str, group: &str, change: Value) -> Holder {
 }
 
 fn sharer(group: &str, told: &str) -> Sharer {
-    Sharer { pod: Key::new("team", "p"), group: group.to_owned(), told: Some(told.to_owned()) }
+    Sharer { pod: Key::new("team", "p"), group: group.to_owned(), told: Some(told.to_owned()), runs: true }
 }
 
 fn decide(holders: &[Holder], sharers: &[Sharer], wanted: &[&str], troubles: &[(&str, u32)]) -> Vec<Deed> {
@@ -118,4 +118,20 @@ fn a_holder_that_restarted_is_asked_again_and_its_pods_are_told() {
     let after = restarted(1, json!({device: "GPU-9", "kai.scheduler/reservation-restarts": "1"}));
     let retell = Deed::Retell(Key::new("team", "p"), "g".into(), "GPU-9".into());
     assert_eq!(decide(&[after], &users, &[], &[]), [retell]);
+}
+
+#[test]
+fn a_group_of_which_nobody_runs_takes_the_device_that_it_gets() {
+    let expecting = |name: &str| {
+        let annotations = json!({"run.ai/reserve_for_gpu_index": "GPU-2", "kai.scheduler/reservation-expects": "GPU-1"});
+        changed(name, "g", json!({"metadata": {"annotations": annotations}}))
+    };
+    let waits = Sharer { runs: false, ..sharer("g", "GPU-1") };
+    let retold = Deed::Retell(waits.pod.clone(), "g".into(), "GPU-2".into());
+    let expect = Deed::Expect("a".into(), "GPU-2".into());
+    assert_eq!(decide(&[expecting("a")], std::slice::from_ref(&waits), &[], &[]), [retold, expect.clone()]);
+    // A crash between the two: the rest follows, also when the container runs with the new device.
+    assert_eq!(decide(&[expecting("a")], &[sharer("g", "GPU-2")], &[], &[]), [expect]);
+    let runs = decide(&[expecting("a")], &[waits, sharer("g", "GPU-1")], &[], &[]);
+    assert!(matches!(runs.as_slice(), [Deed::Replace(name, _)] if name == "a"), "{runs:?}");
 }

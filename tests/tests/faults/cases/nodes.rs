@@ -1,0 +1,123 @@
+//! Nodes that are deleted, cordoned, or come back with other devices.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kai_api::names::objects;
+use kai_lab::faults::NodeAction;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{A_WHILE, at_rest};
+use crate::{
+    invariants::{Facts, State},
+    workloads::{self, Gpu},
+    world::{World, fleet, in_virtual_time},
+};
+
+/// Two nodes of four devices, and a Deployment of six halves on them.
+async fn halves() -> Result<World> {
+    let mut world = World::start(fleet("t4x4*2")?, |_| {}).await?;
+    workloads::deployment(&mut world, "half", 6, &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+    world.pass(A_WHILE).await;
+    Ok(world)
+}
+
+fn busiest(facts: &Facts) -> Result<String> {
+    let count = |node: &str| facts.pods.iter().filter(|pod| pod.node.as_deref() == Some(node)).count();
+    let busiest = facts.nodes.keys().max_by_key(|node| count(node));
+    busiest.cloned().ok_or_else(|| anyhow::anyhow!("there are no nodes"))
+}
+
+#[test]
+fn pods_of_a_node_that_is_deleted_run_on_the_other() {
+    let outcome = in_virtual_time(async {
+        let mut world = halves().await?;
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 6, "not all run: {}", facts.shown());
+        let node = busiest(&facts)?;
+        world.lab.inject(&node, NodeAction::Vanish);
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 6 && !facts.nodes.contains_key(&node), "not all run: {}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn a_node_that_is_deleted_while_pods_are_bound_to_it_holds_nobody_up() {
+    let outcome = in_virtual_time(async {
+        let mut world = World::start(fleet("t4x4*2")?, |_| {}).await?;
+        workloads::deployment(&mut world, "half", 6, &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        world.pass(Duration::from_millis(600)).await;
+        let api: Api<Node> = Api::all(world.client.clone());
+        world.lab.inject("t4x4-0", NodeAction::Vanish);
+        // Who deletes a node by hand does it whether or not its machine is there.
+        let _ = api.delete("t4x4-0", &DeleteParams::default()).await;
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 6, "not all run: {}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn a_cordoned_node_keeps_its_pods_and_gets_no_more() {
+    let outcome = in_virtual_time(async {
+        let mut world = World::start(fleet("t4x4")?, |_| {}).await?;
+        workloads::deployment(&mut world, "half", 4, &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        world.pass(A_WHILE).await;
+        let api: Api<Node> = Api::all(world.client.clone());
+        let cordon = |closed: bool| Patch::Merge(json!({"spec": {"unschedulable": closed}}));
+        api.patch("t4x4-0", &PatchParams::default(), &cordon(true)).await?;
+        world.pass(Duration::from_secs(1)).await;
+        workloads::pod(&mut world, "late", &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 4 && facts.count(State::Waits) == 1, "{}", facts.shown());
+        let why = facts.pods.iter().find(|pod| pod.name == "late").and_then(|pod| pod.refusals.get("PodScheduled"));
+        ensure!(why.is_some_and(|why| why.contains("unschedulable")), "it says {why:?}");
+        ensure!(super::told(&facts, "late", &["unschedulable"]), "no event tells why: {:?}", facts.events_about("late"));
+        api.patch("t4x4-0", &PatchParams::default(), &cordon(false)).await?;
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 5, "not all run: {}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn after_a_reboot_with_other_uuids_containers_are_told_the_new_ones() {
+    let outcome = in_virtual_time(async {
+        let mut world = halves().await?;
+        let facts = at_rest(&mut world).await?;
+        let node = busiest(&facts)?;
+        world.lab.inject(&node, NodeAction::Reboot { down: Duration::from_secs(30), new_uuids: true });
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 6, "not all run: {}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn after_a_reboot_in_the_midst_of_binds_all_run() {
+    let outcome = in_virtual_time(async {
+        let mut world = World::start(fleet("t4x4")?, |_| {}).await?;
+        workloads::deployment(&mut world, "half", 8, &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        world.pass(Duration::from_millis(900)).await;
+        world.lab.inject("t4x4-0", NodeAction::Reboot { down: Duration::from_secs(45), new_uuids: true });
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 8, "not all run: {}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}

@@ -1,0 +1,80 @@
+//! Random fleets, workloads and faults, each from a seed: whatever happened, when the faults stop the cluster comes to rest and all
+//! that must be true is true.
+//!
+//! `KAI_FAULT_SEEDS=2000` tries so many seeds; `KAI_FAULT_SEED=17` replays one and prints what happens.
+
+mod fleet;
+mod happenings;
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use anyhow::{Context as _, Result};
+
+use self::happenings::Drama;
+use crate::{invariants, settle::settle, world::in_virtual_time};
+
+/// How many seeds a normal run tries.
+const SEEDS: u64 = 100;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// Plays one seed.
+async fn play(seed: u64, aloud: bool) -> Result<()> {
+    let mut drama = Drama::begin(seed, aloud).await?;
+    drama.play().await.with_context(|| drama.script())?;
+    drama.calm().await?;
+    let outcome = match settle(&mut drama.world).await {
+        Ok(()) => invariants::check(&drama.world).await.and_then(|facts| drama.nothing_is_lost(&facts)),
+        Err(restless) => Err(restless.context(match invariants::check(&drama.world).await {
+            Ok(facts) => facts.shown(),
+            Err(broken) => format!("{broken:#}"),
+        })),
+    };
+    outcome.with_context(|| drama.script())?;
+    drama.world.end().await;
+    Ok(())
+}
+
+#[test]
+fn after_random_faults_every_pod_runs_or_says_truly_why_not_and_nothing_is_left_behind() {
+    if let Some(seed) = number("KAI_FAULT_SEED") {
+        in_virtual_time(play(seed, true)).unwrap_or_else(|error| panic!("seed {seed}: {error:#}"));
+        return;
+    }
+    let first = number("KAI_FAULT_FIRST_SEED").unwrap_or(1);
+    let seeds = number("KAI_FAULT_SEEDS").unwrap_or(SEEDS);
+    let next = AtomicU64::new(first);
+    let failures = Mutex::new(Vec::new());
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + seeds {
+                        return;
+                    }
+                    if let Err(error) = in_virtual_time(play(seed, false)) {
+                        eprintln!("seed {seed} failed");
+                        failures.lock().expect("no panic while it is held").push((seed, format!("{error:#}")));
+                    }
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().expect("no panic while it was held");
+    failures.sort();
+    let shown: Vec<String> = failures
+        .iter()
+        .map(|(seed, error)| {
+            format!("seed {seed}; replay: KAI_FAULT_SEED={seed} cargo test -p kai-tests --test faults after_random\n{error}")
+        })
+        .collect();
+    println!("{seeds} seeds, {} failed", failures.len());
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), shown.join("\n\n"));
+}
