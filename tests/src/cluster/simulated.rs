@@ -89,8 +89,9 @@ impl SimulatedNodes {
     pub(super) async fn join(client: Client, fleet: Fleet, programs: Option<Arc<dyn Programs>>) -> Self {
         let node_count = fleet.nodes.len();
         let (clock, cancel) = (Clock::real(), CancellationToken::new());
-        let recorder = Recorder::new(EVENT_LOG);
-        let nodes = Nodes::start(NodesOptions { client, clock, fleet, recorder, cancel, programs });
+        let mut options = NodesOptions::new(client, fleet, clock, Recorder::new(EVENT_LOG), cancel);
+        options.programs = programs;
+        let nodes = Nodes::start(options);
         nodes.registered().await;
         Self { nodes, node_count }
     }
