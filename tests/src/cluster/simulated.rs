@@ -90,7 +90,9 @@ impl SimulatedNodes {
         let node_count = fleet.nodes.len();
         let (clock, cancel) = (Clock::real(), CancellationToken::new());
         let recorder = Recorder::new(EVENT_LOG);
-        let nodes = Nodes::start(NodesOptions { client, clock, fleet, recorder, cancel, programs });
+        let mut options = NodesOptions::new(client, fleet, clock, recorder, cancel);
+        options.programs = programs;
+        let nodes = Nodes::start(options);
         nodes.registered().await;
         Self { nodes, node_count }
     }
