@@ -72,7 +72,9 @@ fn after_random_faults_every_pod_runs_or_says_truly_why_not_and_nothing_is_left_
     let shown: Vec<String> = failures
         .iter()
         .map(|(seed, error)| {
-            format!("seed {seed}; replay: KAI_FAULT_SEED={seed} cargo test -p kai-tests --test faults after_random\n{error}")
+            format!(
+                "seed {seed}; replay: KAI_FAULT_SEED={seed} cargo test -p kai-tests --test faults after_random\n{error}"
+            )
         })
         .collect();
     println!("{seeds} seeds, {} failed", failures.len());

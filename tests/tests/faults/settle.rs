@@ -31,7 +31,11 @@ pub async fn settle(world: &mut World) -> Result<()> {
         let writes = world.processes.write_count();
         let moved: Vec<String> = difference(&before, &after);
         if aloud {
-            println!("{} {writes} writes, requests {:?}, moved {moved:?}", world.lab.clock().now(), world.processes.all_requests());
+            println!(
+                "{} {writes} writes, requests {:?}, moved {moved:?}",
+                world.lab.clock().now(),
+                world.processes.all_requests()
+            );
         }
         if moved.is_empty() && writes == written {
             still += 1;
@@ -54,9 +58,8 @@ pub async fn settle(world: &mut World) -> Result<()> {
 /// The last writes of each process.
 fn newest(world: &World) -> Vec<String> {
     let writes = world.processes.writes();
-    let lines = writes.iter().flat_map(|(who, writes)| {
-        writes.iter().rev().take(6).map(move |write| format!("{who}: {write}"))
-    });
+    let lines =
+        writes.iter().flat_map(|(who, writes)| writes.iter().rev().take(6).map(move |write| format!("{who}: {write}")));
     lines.collect()
 }
 

@@ -56,7 +56,10 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("programs", "kai", &["kai-cli"]),
-    ("beside", "kai-tests", &[
+    (
+        "beside",
+        "kai-tests",
+        &[
             "kai-quantity",
             "kai-clock",
             "kai-api",
@@ -71,7 +74,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "kai-apiserver",
             "kai-lab",
             "kai-cli",
-        ]),
+        ],
+    ),
     // The door must open even when the house is being rebuilt: it knows nothing of the rest.
     ("beside", "xtask", &[]),
 ];

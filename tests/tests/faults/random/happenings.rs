@@ -132,7 +132,8 @@ impl Drama {
             ApiEffect::Delay(span),
             ApiEffect::LostAnswer,
         ];
-        let rule = |effect| ApiFault { verb: None, resource: None, trigger: Trigger::Probability(likely / 3.0), effect };
+        let rule =
+            |effect| ApiFault { verb: None, resource: None, trigger: Trigger::Probability(likely / 3.0), effect };
         let rules: Vec<ApiFault> = effects.into_iter().filter(|_| self.rng.random_bool(0.6)).map(rule).collect();
         self.tell(&format!("calls fail with {likely}: {:?}", rules.iter().map(|rule| rule.effect).collect::<Vec<_>>()));
         rules
@@ -322,7 +323,11 @@ impl Drama {
         };
         for (name, size) in self.deployments.iter().chain(&self.gangs) {
             let count = live(name);
-            anyhow::ensure!(count == usize::try_from(*size)?, "{name} has {count} pods instead of {size}: {}", facts.shown());
+            anyhow::ensure!(
+                count == usize::try_from(*size)?,
+                "{name} has {count} pods instead of {size}: {}",
+                facts.shown()
+            );
         }
         for name in &self.pods {
             let there = facts.pods.iter().any(|pod| pod.name == *name);
