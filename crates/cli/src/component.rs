@@ -39,15 +39,13 @@ impl std::str::FromStr for Listen {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "off" => Ok(Self(None)),
-            _ => {
-                // `:8080`, as Go programs write it.
-                let every = if text.starts_with(':') { "0.0.0.0" } else { "" };
-                let address = format!("{every}{text}").parse();
-                address.map(|address| Self(Some(address))).map_err(|_| "give ADDRESS:PORT or `off`".to_owned())
-            }
+        if text == "off" {
+            return Ok(Self(None));
         }
+        // `:8080`, as Go programs write it.
+        let every = if text.starts_with(':') { "0.0.0.0" } else { "" };
+        let address = format!("{every}{text}").parse();
+        address.map(|address| Self(Some(address))).map_err(|_| "give ADDRESS:PORT or `off`".to_owned())
     }
 }
 

@@ -84,6 +84,10 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     step(format!("serving {}", kinds.join(", ")));
     settled::nodes_ready(&client, &nodes).await?;
     step(format!("{} nodes ready: {}", nodes.len(), shortened(&nodes)));
+    let demo = options.demo.or_else(|| options.fleet.is_none().then_some(Demo::Teams));
+    if let Some(demo) = demo {
+        demo::prepare(&client, demo).await?.into_iter().for_each(step);
+    }
     let mut control_plane = None;
     if !options.bare {
         let started = control_plane.insert(start_control_plane(&lab));
@@ -94,7 +98,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         let parts: Vec<&str> = Part::ALL.iter().map(|part| part.component()).collect();
         step(format!("control plane ready: {}", parts.join(", ")));
     }
-    if let Some(demo) = options.demo.or_else(|| options.fleet.is_none().then_some(Demo::Teams)) {
+    if let Some(demo) = demo {
         demo::start(&client, demo).await?.into_iter().for_each(step);
     }
     if !options.exit_when_settled {

@@ -26,7 +26,7 @@ use tokio::{sync::Mutex, time::timeout};
 use crate::{calls::Calls, real};
 
 /// How long the control plane may take to be ready.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 /// Longer than any suite.
 const TOKEN_SECONDS: i64 = 4 * 3600;
 

@@ -91,15 +91,12 @@ async fn queues_that_cannot_be_used_are_named(cluster: &Cluster) -> Result<()> {
     queue(cluster, &egg, Some(&hen), -1).await?;
     let queues: Api<Queue> = Api::all(cluster.client());
     let close = json!({ "spec": { "parentQueue": egg } });
-    match queues.patch(&hen, &PatchParams::default(), &Patch::Merge(&close)).await {
-        Err(error) => {
-            let text = error.to_string();
-            ensure!(text.contains(&hen) && text.contains(&egg), "the refusal does not name the queues: {text}");
-        }
-        Ok(_) => {
-            stage.create(in_queue("dizzy", &egg)).await?;
-            stage.waiting("dizzy", &[&egg]).await?;
-        }
+    if let Err(error) = queues.patch(&hen, &PatchParams::default(), &Patch::Merge(&close)).await {
+        let text = error.to_string();
+        ensure!(text.contains(&hen) && text.contains(&egg), "the refusal does not name the queues: {text}");
+    } else {
+        stage.create(in_queue("dizzy", &egg)).await?;
+        stage.waiting("dizzy", &[&egg]).await?;
     }
     stage.create_fraction("fine", "0.1").await?;
     stage.running("fine").await?;

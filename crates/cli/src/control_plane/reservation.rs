@@ -231,7 +231,6 @@ async fn in_process(client: Option<Client>, start: ContainerStart, output: Outpu
 mod tests {
     use std::collections::BTreeMap;
 
-    use kai_gpu::{Devices, Gpu, Problem};
     use kai_lab::programs::{GivenDevice, HostMount};
 
     use super::*;

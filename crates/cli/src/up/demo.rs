@@ -38,8 +38,12 @@ pub async fn start(client: &Client, demo: Demo) -> anyhow::Result<Vec<String>> {
     }
 }
 
-async fn multiubuntu(client: &Client) -> anyhow::Result<Vec<String>> {
+/// Makes the nodes ready for it, before anybody looks at them, and says how.
+pub async fn prepare(client: &Client, demo: Demo) -> anyhow::Result<Vec<String>> {
     let mut told = Vec::new();
+    if demo != Demo::Multiubuntu {
+        return Ok(told);
+    }
     let nodes: Api<Node> = Api::all(client.clone());
     for node in nodes.list(&ListParams::default()).await? {
         let thor = node.labels().get("nvidia.com/gpu.product").is_some_and(|product| product.contains("Thor"));
@@ -50,12 +54,14 @@ async fn multiubuntu(client: &Client) -> anyhow::Result<Vec<String>> {
             told.push(format!("kubectl label node {name} {label}={THOR_MEMORY}   # NVML on Thor does not tell"));
         }
     }
+    Ok(told)
+}
+
+async fn multiubuntu(client: &Client) -> anyhow::Result<Vec<String>> {
     let deployment: Deployment = serde_saphyr::from_str(MULTIUBUNTU).context("the demo's own manifest")?;
     Api::default_namespaced(client.clone()).create(&PostParams::default(), &deployment).await?;
-    told.push(
-        "kubectl apply -f deploy/examples/multiubuntu.yaml   # five pods with 30720 MiB of GPU memory each".to_owned(),
-    );
-    Ok(told)
+    let file = "deploy/examples/multiubuntu.yaml";
+    Ok(vec![format!("kubectl apply -f {file}   # five pods with 30720 MiB of GPU memory each")])
 }
 
 async fn teams(client: &Client) -> anyhow::Result<Vec<String>> {
