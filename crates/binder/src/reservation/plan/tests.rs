@@ -123,7 +123,8 @@ fn a_holder_that_restarted_is_asked_again_and_its_pods_are_told() {
 #[test]
 fn a_group_of_which_nobody_runs_takes_the_device_that_it_gets() {
     let expecting = |name: &str| {
-        let annotations = json!({"run.ai/reserve_for_gpu_index": "GPU-2", "kai.scheduler/reservation-expects": "GPU-1"});
+        let annotations =
+            json!({"run.ai/reserve_for_gpu_index": "GPU-2", "kai.scheduler/reservation-expects": "GPU-1"});
         changed(name, "g", json!({"metadata": {"annotations": annotations}}))
     };
     let waits = Sharer { runs: false, ..sharer("g", "GPU-1") };
