@@ -106,7 +106,8 @@ impl Processes {
             layer
         };
         let killed = layer.killed();
-        let transport = self.router.clone().map_request(|request: Request<kube::client::Body>| request.map(axum::body::Body::new));
+        let transport =
+            self.router.clone().map_request(|request: Request<kube::client::Body>| request.map(axum::body::Body::new));
         let transport = tower::Layer::layer(&layer, transport);
         let processes = self.clone();
         let counted = tower::service_fn(move |request: Request<kube::client::Body>| {

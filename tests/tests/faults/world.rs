@@ -62,6 +62,10 @@ impl Programs for ReservationPrograms {
 /// A fleet from a list; Jetsons get the labels by which their owners tell of the GPU that nothing discovers.
 pub fn fleet(list: &str) -> anyhow::Result<Fleet> {
     let mut fleet = Fleet::parse(list)?;
+    for node in &mut fleet.nodes {
+        // As rare as a node controller bears: heartbeats are most of what happens in a cluster at rest.
+        (node.heartbeat, node.status_interval) = (Duration::from_secs(40), Duration::from_hours(1));
+    }
     for node in fleet.nodes.iter_mut().filter(|node| node.shape.kernel.ends_with("-tegra")) {
         for (label, value) in [(node_labels::GPU_MEMORY, "131072"), (node_labels::GPU_COUNT, "1")] {
             if !node.shape.labels.contains_key(label) {
@@ -103,7 +107,11 @@ impl World {
     /// Creates something in the namespace of the workloads.
     pub async fn create<K>(&mut self, object: Value) -> anyhow::Result<K>
     where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + Serialize
+            + DeserializeOwned,
     {
         let api = Api::namespaced(self.client.clone(), NAMESPACE);
         self.create_in(api, object).await
@@ -130,7 +138,10 @@ impl World {
     /// Deletes something as users do; what is gone already is fine.
     pub async fn delete<K>(&self, name: &str) -> anyhow::Result<()>
     where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), NAMESPACE);
         match api.delete(name, &DeleteParams::background()).await {
@@ -190,7 +201,10 @@ impl World {
     /// The names of the objects of a kind in the namespace of the workloads.
     pub async fn names<K>(&self) -> anyhow::Result<Vec<String>>
     where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), NAMESPACE);
         Ok(api.list(&Default::default()).await?.items.iter().map(|object| object.name_any()).collect())
@@ -208,7 +222,10 @@ pub fn in_virtual_time<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(work)));
     outcome.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Err(anyhow::anyhow!("panic: {}", text.unwrap_or_default()))
     })
 }

@@ -181,7 +181,9 @@ impl Kubelets {
         let start = resolved.map_err(|message| ("CreateContainerConfigError", message)).and_then(|environment| {
             let start = container_start(node, object, container, environment);
             match start.unknown_gpu() {
-                Some(gpu) => Err(("RunContainerError", format!("nvidia-container-cli: device error: {gpu}: unknown device"))),
+                Some(gpu) => {
+                    Err(("RunContainerError", format!("nvidia-container-cli: device error: {gpu}: unknown device")))
+                }
                 None => Ok(start),
             }
         });

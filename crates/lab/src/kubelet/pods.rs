@@ -218,7 +218,8 @@ impl Kubelets {
                 }
                 // Somebody else called it unready, as the node controller does of nodes that fall silent: it is told again.
                 let unready = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-                let unready = unready.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "False");
+                let unready =
+                    unready.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "False");
                 if unready && !entry.busy && machine.is_ready() {
                     entry.reported = None;
                 }

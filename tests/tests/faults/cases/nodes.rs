@@ -82,7 +82,11 @@ fn a_cordoned_node_keeps_its_pods_and_gets_no_more() {
         ensure!(facts.count(State::Runs) == 4 && facts.count(State::Waits) == 1, "{}", facts.shown());
         let why = facts.pods.iter().find(|pod| pod.name == "late").and_then(|pod| pod.refusals.get("PodScheduled"));
         ensure!(why.is_some_and(|why| why.contains("unschedulable")), "it says {why:?}");
-        ensure!(super::told(&facts, "late", &["unschedulable"]), "no event tells why: {:?}", facts.events_about("late"));
+        ensure!(
+            super::told(&facts, "late", &["unschedulable"]),
+            "no event tells why: {:?}",
+            facts.events_about("late")
+        );
         api.patch("t4x4-0", &PatchParams::default(), &cordon(false)).await?;
         let facts = at_rest(&mut world).await?;
         ensure!(facts.count(State::Runs) == 5, "not all run: {}", facts.shown());

@@ -1,6 +1,5 @@
 //! A bind that is always refused: a webhook says no to every binding onto one node.
 
-
 use anyhow::{Result, ensure};
 use axum::{Router, http::header::CONTENT_TYPE, routing::post};
 use bytes::Bytes;
@@ -72,9 +71,15 @@ fn a_pod_that_is_refused_everywhere_waits_with_the_refusal_as_its_reason_and_nev
         for _ in 0..60 {
             world.processes.arm(None);
             world.pass(A_WHILE).await;
-            most = [Part::Scheduler, Part::Binder].map(|part| world.processes.requests(Who::Part(part))).into_iter().max().max(Some(most)).unwrap_or(most);
+            most = [Part::Scheduler, Part::Binder]
+                .map(|part| world.processes.requests(Who::Part(part)))
+                .into_iter()
+                .max()
+                .max(Some(most))
+                .unwrap_or(most);
         }
-        let quiet: u64 = [Part::Scheduler, Part::Binder].map(|part| world.processes.requests(Who::Part(part))).into_iter().sum();
+        let quiet: u64 =
+            [Part::Scheduler, Part::Binder].map(|part| world.processes.requests(Who::Part(part))).into_iter().sum();
         println!("at most {most} requests per minute, {quiet} in the last one");
         ensure!(most <= 120, "{most} requests in a minute");
         ensure!(quiet <= 40, "{quiet} requests in the sixtieth minute");
@@ -87,7 +92,11 @@ fn a_pod_that_is_refused_everywhere_waits_with_the_refusal_as_its_reason_and_nev
             events.iter().any(|text| text.contains("this node is kept for others") && text.contains("t4x4-0")),
             "the events are {events:?}"
         );
-        ensure!(pod.groups.is_empty() && facts.maps.iter().all(|map| map.metadata.owner_references.is_none()), "{}", facts.shown());
+        ensure!(
+            pod.groups.is_empty() && facts.maps.iter().all(|map| map.metadata.owner_references.is_none()),
+            "{}",
+            facts.shown()
+        );
         world.end().await;
         Ok(())
     });

@@ -142,9 +142,8 @@ impl Facts {
         let nodes = Api::<Node>::all(client.clone()).list(&everything).await?.items;
         let groups = Api::<PodGroup>::all(client.clone()).list(&everything).await?.items;
         let queues = Api::<Queue>::all(client.clone()).list(&everything).await?.items;
-        let ours = |pod: &&Pod| {
-            pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref()) == Some(objects::SCHEDULER)
-        };
+        let ours =
+            |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref()) == Some(objects::SCHEDULER);
         Ok(Self {
             now: world.lab.clock().now(),
             pods: pods.iter().filter(ours).map(|pod| pod_facts(world, pod)).collect(),
@@ -201,11 +200,7 @@ impl Facts {
             );
         }
         for event in self.events.iter().filter(|event| event.type_.as_deref() == Some("Warning")) {
-            let _ = writeln!(
-                text,
-                "  event {:?} {:?}: {:?}",
-                event.involved_object.name, event.reason, event.message
-            );
+            let _ = writeln!(text, "  event {:?} {:?}: {:?}", event.involved_object.name, event.reason, event.message);
         }
         text
     }
@@ -228,7 +223,8 @@ fn ask(pod: &Pod) -> Ask {
         return Ask::Memory(memory.parse().unwrap_or(0), count);
     }
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let limits = containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref()?.get(resources::NVIDIA_GPU));
+    let limits =
+        containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref()?.get(resources::NVIDIA_GPU));
     Ask::Whole(limits.filter_map(|quantity| quantity.0.parse::<u64>().ok()).sum())
 }
 

@@ -8,7 +8,8 @@ pub fn check(facts: &Facts) -> Vec<String> {
         let node = pod.node.as_ref().and_then(|node| facts.nodes.get(node));
         let answers = node.is_some_and(|node| node.ready);
         if pod.state == State::Starts && answers {
-            broken.push(format!("pod {} is bound to node {:?} and does not run: {:?}", pod.name, pod.node, pod.waiting));
+            broken
+                .push(format!("pod {} is bound to node {:?} and does not run: {:?}", pod.name, pod.node, pod.waiting));
         }
         if pod.holds() && node.is_none() {
             broken.push(format!("pod {} is on node {:?}, which is no more", pod.name, pod.node));

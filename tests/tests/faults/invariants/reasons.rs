@@ -68,6 +68,9 @@ fn untrue(facts: &Facts, pod: &PodFacts, why: &str) -> Option<String> {
         open.map(|node| (node, room::on_node(facts, node, pod.ask))).filter(|(_, count)| *count > 0).collect();
     let room = rooms.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
     (room >= together).then(|| {
-        format!("pod {} waits with {:?}, though there is room for it and its {together} ({rooms:?}): {why}", pod.name, pod.ask)
+        format!(
+            "pod {} waits with {:?}, though there is room for it and its {together} ({rooms:?}): {why}",
+            pod.name, pod.ask
+        )
     })
 }

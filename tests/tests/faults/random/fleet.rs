@@ -17,11 +17,8 @@ pub fn draw(rng: &mut StdRng, seed: u64) -> Result<Fleet> {
     for _ in 0..count {
         *entries.entry(kinds[rng.random_range(0..kinds.len())]).or_default() += 1;
     }
-    let list: Vec<String> = entries
-        .iter()
-        .enumerate()
-        .map(|(index, (kind, count))| format!("{kind}:name=n{index}*{count}"))
-        .collect();
+    let list: Vec<String> =
+        entries.iter().enumerate().map(|(index, (kind, count))| format!("{kind}:name=n{index}*{count}")).collect();
     let mut fleet = world::fleet(&list.join(","))?;
     fleet.seed = Seed(seed);
     for node in &mut fleet.nodes {
