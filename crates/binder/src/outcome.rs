@@ -162,8 +162,8 @@ impl<'a> Outcome<'a> {
         let written = writes::merge_status(&api, self.world.process.component, &self.request.name_any(), &patch).await;
         match written {
             Ok(changed) => self.world.requests.saw(changed),
-            // Withdrawn or replaced meanwhile: then there is nobody to tell.
-            Err(error) if matches!(classify(&error), Class::Gone | Class::Conflict) => {}
+            // Withdrawn meanwhile: then there is nobody to tell. Replaced, and it is looked at again.
+            Err(error) if classify(&error) == Class::Gone => {}
             Err(error) => return Err(error),
         }
         Ok(())
@@ -187,7 +187,7 @@ impl<'a> Outcome<'a> {
         let api = self.world.pod_api(&pod.namespace().unwrap_or_default());
         match api.patch_status(&pod.name_any(), &parameters, &Patch::Strategic(&patch)).await {
             Ok(changed) => self.world.pods.saw(changed),
-            Err(error) if matches!(classify(&error), Class::Gone | Class::Conflict) => {}
+            Err(error) if classify(&error) == Class::Gone => {}
             Err(error) => return Err(error),
         }
         Ok(())

@@ -35,7 +35,8 @@ pub(crate) async fn undo(world: &World, request: &BindRequest, pod: Option<&Pod>
         let api = world.pod_api(&live.namespace().unwrap_or_default());
         match writes::merge(&api, world.process.component, &live.name_any(), &patch).await {
             Ok(changed) => world.pods.saw(changed),
-            Err(error) if matches!(classify(&error), Class::Gone | Class::Conflict) => {}
+            // A conflict is looked at again: the next attempt begins with the pod as it is.
+            Err(error) if classify(&error) == Class::Gone => {}
             Err(error) => return Err(error),
         }
     }

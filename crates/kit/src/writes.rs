@@ -43,7 +43,12 @@ where
         Ok(_) => Ok(true),
         Err(error) => match classify(&error) {
             Class::Gone => Ok(true),
-            Class::Conflict => Ok(false),
+            // Another one has its name, or this one was being changed and the caller tries again.
+            Class::Conflict => match api.get_metadata_opt(&object.name_any()).await? {
+                Some(found) if found.metadata.uid == object.uid() => Err(error),
+                Some(_) => Ok(false),
+                None => Ok(true),
+            },
             _ => Err(error),
         },
     }

@@ -123,7 +123,11 @@ impl Statuses {
         match result {
             Ok(()) => Next::Done,
             Err(error) => match classify(&error) {
-                // Gone, or another object by now.
+                // Another object by now, or one that was being changed.
+                Class::Conflict if self.is_still(&target, &wanted).await => {
+                    self.book.lock().entries.entry(target).or_default().wanted.get_or_insert(wanted);
+                    Next::Failed(message(&error))
+                }
                 Class::Gone | Class::Conflict | Class::Refused | Class::Exists => {
                     tracing::debug!(%error, ?target, "condition not written");
                     Next::Done
@@ -134,6 +138,17 @@ impl Statuses {
                     Next::Failed(message(&error))
                 }
             },
+        }
+    }
+
+    /// Whether the object that something was to be written on is there, as far as can be told.
+    async fn is_still(&self, target: &Target, wanted: &Wanted) -> bool {
+        let (Target::Pod(key), Wanted::Waits { uid, .. }) = (target, wanted) else { return true };
+        let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
+        let api: Api<Pod> = Api::namespaced(self.process.client.clone(), namespace);
+        match api.get_metadata_opt(name).await {
+            Ok(found) => found.is_some_and(|found| found.metadata.uid.as_deref() == Some(&**uid)),
+            Err(_) => true,
         }
     }
 

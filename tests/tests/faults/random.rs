@@ -17,7 +17,7 @@ use self::happenings::Drama;
 use crate::{invariants, settle::settle, world::in_virtual_time};
 
 /// How many seeds a normal run tries.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 40;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
@@ -60,7 +60,7 @@ fn after_random_faults_every_pod_runs_or_says_truly_why_not_and_nothing_is_left_
                         return;
                     }
                     if let Err(error) = in_virtual_time(play(seed, false)) {
-                        eprintln!("seed {seed} failed");
+                        eprintln!("seed {seed} failed: {error:#}\n");
                         failures.lock().expect("no panic while it is held").push((seed, format!("{error:#}")));
                     }
                 }

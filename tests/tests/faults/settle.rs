@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use crate::world::World;
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_mins(4);
 /// Looks without a change: longer than the longest pause after a refusal, ten minutes.
-const STILL: u32 = 11;
+const STILL: u32 = 3;
 /// Looks until it is called restless.
-const MOST: u32 = 90;
+const MOST: u32 = 24;
 
 type Versions = BTreeMap<String, String>;
 
@@ -52,7 +52,7 @@ pub async fn settle(world: &mut World) -> Result<()> {
         }
         (before, written) = (after, writes);
     }
-    anyhow::bail!("it does not come to rest within {MOST} minutes; what moved last:\n  {}", last.join("\n  "))
+    anyhow::bail!("it does not come to rest within {MOST} looks; what moved last:\n  {}", last.join("\n  "))
 }
 
 /// The last writes of each process.

@@ -62,6 +62,10 @@ impl Programs for ReservationPrograms {
 /// A fleet from a list; Jetsons get the labels by which their owners tell of the GPU that nothing discovers.
 pub fn fleet(list: &str) -> anyhow::Result<Fleet> {
     let mut fleet = Fleet::parse(list)?;
+    for node in &mut fleet.nodes {
+        // As rare as a node controller bears: heartbeats are most of what happens in a cluster at rest.
+        (node.heartbeat, node.status_interval) = (Duration::from_secs(40), Duration::from_hours(1));
+    }
     for node in fleet.nodes.iter_mut().filter(|node| node.shape.kernel.ends_with("-tegra")) {
         for (label, value) in [(node_labels::GPU_MEMORY, "131072"), (node_labels::GPU_COUNT, "1")] {
             if !node.shape.labels.contains_key(label) {

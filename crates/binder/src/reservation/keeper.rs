@@ -335,7 +335,7 @@ impl Keeper {
         let api = self.world.reservation_api();
         match writes::merge(&api, self.world.process.component, &holder.name, &patch).await {
             Ok(changed) => self.world.reservations.saw(changed),
-            Err(error) if matches!(classify(&error), Class::Gone | Class::Conflict) => {}
+            Err(error) if classify(&error) == Class::Gone => {}
             Err(error) => return Err(error),
         }
         Ok(())
@@ -362,7 +362,7 @@ impl Keeper {
         let patch = json!({"metadata": {"uid": holder.pod.metadata.uid, "annotations": annotations}});
         match writes::merge(&self.world.reservation_api(), self.world.process.component, &holder.name, &patch).await {
             Ok(changed) => self.world.reservations.saw(changed),
-            Err(error) if matches!(classify(&error), Class::Gone | Class::Conflict) => return Ok(()),
+            Err(error) if classify(&error) == Class::Gone => return Ok(()),
             Err(error) => return Err(error),
         }
         if let Some(troubles) = self.troubles.lock().get_mut(node) {

@@ -165,7 +165,12 @@ pub(crate) async fn drop_request(around: Surroundings, key: String, uid: String)
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let gone = match api.delete(name, &parameters).await {
         Ok(_) => true,
-        Err(error) => matches!(classify(&error), Class::Gone | Class::Conflict),
+        Err(error) if classify(&error) == Class::Gone => true,
+        // Not deleted, or not known: what is there now tells.
+        Err(_) => match api.get_opt(name).await {
+            Ok(found) => found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&uid)),
+            Err(_) => false,
+        },
     };
     Outcome::Dropped { key, uid, gone }
 }

@@ -53,9 +53,9 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
                 return Outcome::Evicted { uid, stays: None };
             }
             Err(error) => match classify(&error) {
-                // It is gone, or another one has its name.
-                Class::Gone | Class::Conflict => return Outcome::Evicted { uid, stays: None },
-                Class::Refused => break,
+                Class::Gone => return Outcome::Evicted { uid, stays: None },
+                // A conflict: another one has its name, or it was being changed. What is there now tells which.
+                Class::Refused | Class::Conflict => break,
                 Class::Exists | Class::Unauthorized | Class::Transient => {}
             },
         }
