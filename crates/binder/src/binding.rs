@@ -30,7 +30,7 @@ use crate::{
     rollback, sharing,
     step::{Action, View, owner, step},
     volumes,
-    world::{World, is_finished, is_fraction, node_of, place, pod_key},
+    world::{World, has_ended, is_finished, is_fraction, node_of, place, pod_key},
 };
 
 /// When to look again at reservations, should no change wake the request.
@@ -155,7 +155,25 @@ impl Binder {
         let timeout = self.world.settings.get().allocation_timeout;
         let now = self.world.process.now();
         let groups = request.spec.selected_gpu_groups.iter();
-        groups.map(|group| hold(group, &holders, self.keeper.verdict(node, group).as_deref(), now, timeout)).collect()
+        let holds = groups.map(|group| {
+            let hold = hold(group, &holders, self.keeper.verdict(node, group).as_deref(), now, timeout);
+            match hold {
+                Hold::Ready(device) if self.is_taken(node, group, &device) => {
+                    Hold::Waiting(format!("another GPU than {device}, which pods of another group use"))
+                }
+                hold => hold,
+            }
+        });
+        holds.collect()
+    }
+
+    /// Whether pods of other groups were told a device, and none of this group.
+    fn is_taken(&self, node: &str, group: &str, device: &str) -> bool {
+        let sharers = self.world.sharers_on(node);
+        let live = || sharers.iter().filter(|pod| !has_ended(pod));
+        let uses = |pod: &Pod, group: &str| groups::told(pod, group).as_deref() == Some(device);
+        let others = |pod: &Pod| groups::groups_of(pod).iter().any(|other| other != group && uses(pod, other));
+        live().any(|pod| others(pod)) && !live().any(|pod| uses(pod, group))
     }
 
     /// Prepares a pod and binds it.

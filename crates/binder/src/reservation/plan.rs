@@ -104,7 +104,24 @@ pub(crate) fn plan(scene: &Scene<'_>) -> Vec<Deed> {
         kept.extend(of_group(scene, group, needed && !group.is_empty(), used.contains(group), &mut deeds));
     }
     twins(scene, &kept, &used, &mut deeds);
+    taken(scene, &kept, &used, &mut deeds);
     deeds
+}
+
+/// A new group whose holder got a device that pods of another group use, because their holder was gone for a moment: it tries again.
+fn taken(scene: &Scene<'_>, kept: &[&Holder], used: &BTreeSet<&str>, deeds: &mut Vec<Deed>) {
+    for holder in kept.iter().filter(|holder| !used.contains(holder.group.as_str())) {
+        let Some(device) = &holder.device else { continue };
+        let owner =
+            scene.sharers.iter().find(|sharer| sharer.group != holder.group && sharer.told.as_ref() == Some(device));
+        let goes = |deed: &Deed| matches!(deed, Deed::Replace(name, _) | Deed::Release(name) if *name == holder.name);
+        if let Some(owner) = owner
+            && !deeds.iter().any(goes)
+        {
+            let text = format!("reservation pod {} got {device}, which pods of group {} use", holder.name, owner.group);
+            deeds.push(Deed::Replace(holder.name.clone(), text));
+        }
+    }
 }
 
 /// Decides about the holders of one group; gives the one that stays.

@@ -18,7 +18,8 @@ pub fn check(facts: &Facts) -> Vec<String> {
             broken.push(format!("pod {} waits and does not say why (conditions: {said:?})", pod.name));
             continue;
         };
-        if !facts.events_about(&pod.name).iter().any(|text| !text.is_empty()) {
+        let about = [Some(&pod.name), pod.group.as_ref()];
+        if about.into_iter().flatten().all(|name| facts.events_about(name).is_empty()) {
             broken.push(format!("pod {} waits and no event tells of it", pod.name));
         }
         broken.extend(untrue(facts, pod, why));

@@ -136,3 +136,11 @@ fn a_group_of_which_nobody_runs_takes_the_device_that_it_gets() {
     let runs = decide(&[expecting("a")], &[waits, sharer("g", "GPU-1")], &[], &[]);
     assert!(matches!(runs.as_slice(), [Deed::Replace(name, _)] if name == "a"), "{runs:?}");
 }
+
+#[test]
+fn a_new_group_does_not_get_the_device_that_pods_of_another_group_use() {
+    let new = holder("b", "h", Some("GPU-1"), 1);
+    let deeds = decide(&[new], &[sharer("g", "GPU-1")], &["h"], &[("g", 0)]);
+    let goes = |deed: &Deed| matches!(deed, Deed::Replace(name, text) if name == "b" && text.contains("which pods of group g use"));
+    assert!(deeds.iter().any(goes) && deeds.contains(&Deed::Create("g".into())), "{deeds:?}");
+}
