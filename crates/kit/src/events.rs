@@ -35,6 +35,8 @@ const WAITING: usize = 10_000;
 const LONGEST: usize = 1024;
 /// How often a repeated event is counted up on the server.
 const COUNT_UP: SignedDuration = SignedDuration::from_mins(1);
+/// How often old events are forgotten: looking through all of them for each new one would cost more than writing it.
+const SWEEP: SignedDuration = SignedDuration::from_mins(1);
 /// After this time the same words are a new event.
 const FORGET: SignedDuration = SignedDuration::from_mins(30);
 /// How often one event is tried.
@@ -70,7 +72,7 @@ impl Recorder {
     /// Starts a writer that ends when cancelled.
     pub fn start(client: Client, clock: Clock, component: &'static str, cancel: CancellationToken) -> Self {
         let (notes, mut waiting) = mpsc::channel(WAITING);
-        let mut writer = Writer { client, clock, component, known: BTreeMap::new() };
+        let mut writer = Writer { client, clock, component, known: BTreeMap::new(), swept: clock.now() };
         tokio::spawn(async move {
             let work = async {
                 while let Some(note) = waiting.recv().await {
@@ -130,12 +132,16 @@ struct Writer {
     clock: Clock,
     component: &'static str,
     known: BTreeMap<(String, String), Written>,
+    swept: Timestamp,
 }
 
 impl Writer {
     async fn write(&mut self, note: Note) {
         let now = self.clock.now();
-        self.known.retain(|_, written| now.duration_since(written.told) < FORGET);
+        if now.duration_since(self.swept) >= SWEEP {
+            self.known.retain(|_, written| now.duration_since(written.told) < FORGET);
+            self.swept = now;
+        }
         let namespace = note.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let name = name_of(&note);
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
