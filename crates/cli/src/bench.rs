@@ -2,5 +2,6 @@
 
 pub mod apiserver;
 pub mod core;
+pub mod e2e;
 pub mod lab;
 mod memory;

@@ -136,6 +136,8 @@ enum Bench {
     Lab(bench::lab::Options),
     /// The scheduling core: time of a plan, growth with the cluster, memory; KAI's figures beside them.
     Core(bench::core::Options),
+    /// The whole control plane: pods bound per second, latency, requests, memory; a loop that only binds beside it.
+    E2e(bench::e2e::Options),
 }
 
 /// Reads the command line and runs the command.
@@ -174,6 +176,7 @@ pub fn run() -> ExitCode {
         Command::Bench(Bench::Apiserver(options)) => block_on(bench::apiserver::run(options)),
         Command::Bench(Bench::Lab(options)) => bench::lab::run(&options),
         Command::Bench(Bench::Core(options)) => bench::core::run(&options),
+        Command::Bench(Bench::E2e(options)) => block_on(bench::e2e::run(options)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

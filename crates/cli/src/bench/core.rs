@@ -5,9 +5,9 @@
 
 mod growth;
 pub mod heap;
-mod measure;
+pub mod measure;
 mod policy;
-mod report;
+pub mod report;
 mod shapes;
 mod world;
 
@@ -123,6 +123,6 @@ fn foreseen(measured: &[Measurement], size: Size, rounds: u32) -> Option<f64> {
 
 /// A number of bytes for arithmetic: far below where a float is inexact.
 #[expect(clippy::cast_precision_loss, reason = "bytes of one machine's memory are exact in 53 bits")]
-fn float(bytes: u64) -> f64 {
+pub fn float(bytes: u64) -> f64 {
     bytes as f64
 }

@@ -1,13 +1,18 @@
-//! How much memory this process holds, as the kernel counts it.
+//! How much memory a process holds, as the kernel counts it.
 
 /// Resident bytes, or `None` where `/proc` is not there.
 pub fn resident_bytes() -> Option<u64> {
-    field("VmRSS:")
+    field("self", "VmRSS:")
+}
+
+/// Resident bytes of another process.
+pub fn resident_bytes_of(process: u32) -> Option<u64> {
+    field(&process.to_string(), "VmRSS:")
 }
 
 /// The most bytes that were resident at once since [`forget_peak`].
 pub fn peak_resident_bytes() -> Option<u64> {
-    field("VmHWM:")
+    field("self", "VmHWM:")
 }
 
 /// Lets the peak begin anew at what is resident now; `None` where the kernel does not do that.
@@ -15,8 +20,8 @@ pub fn forget_peak() -> Option<()> {
     std::fs::write("/proc/self/clear_refs", "5").ok()
 }
 
-fn field(name: &str) -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+fn field(process: &str, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024)

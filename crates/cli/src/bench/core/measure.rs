@@ -155,7 +155,8 @@ fn fixed_work() {
     black_box(state);
 }
 
-fn processor_time() -> Duration {
+/// Processor time of this process so far.
+pub fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 

@@ -346,12 +346,13 @@ fn shape_json(report: &ShapeReport) -> Value {
     })
 }
 
-fn spread(spread: Spread) -> Value {
+/// For programs.
+pub fn spread(spread: Spread) -> Value {
     json!({ "median": rounded(spread.median), "least": rounded(spread.least), "most": rounded(spread.most) })
 }
 
 /// Four digits that count are enough for any machine.
-fn rounded(value: f64) -> f64 {
+pub fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
@@ -360,7 +361,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Three digits that count, with thousands apart.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => thousands(&format!("{value:.0}")),
         size if size >= 10.0 => format!("{value:.1}"),
@@ -374,7 +375,8 @@ fn thousands(digits: &str) -> String {
     grouped.collect::<Vec<_>>().join(",")
 }
 
-fn cores() -> usize {
+/// Cores that this process may use.
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

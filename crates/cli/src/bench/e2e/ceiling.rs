@@ -1,0 +1,90 @@
+//! Loops that do nothing but bind: what the API server and the nodes leave room for.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Binding, Pod};
+use kube::{Api, Client, api::PostParams, core::Status};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{
+    GPUS,
+    load::{self, Kind, Sightings, pod_name},
+};
+
+/// A scheduler that nobody runs.
+pub const SCHEDULER: &str = "bench-binds-only";
+
+/// When each pod was asked for, when it had its node, and how long the whole took.
+pub struct Turn {
+    pub asked: BTreeMap<String, Instant>,
+    pub bound: BTreeMap<String, Instant>,
+    pub took: Duration,
+}
+
+/// Binds pods that are there already, so many at once.
+pub async fn bind_loop(
+    client: &Client,
+    namespace: &str,
+    nodes: &[String],
+    count: u32,
+    at_once: usize,
+) -> anyhow::Result<Turn> {
+    load::create(client, namespace, Kind::Whole, count, SCHEDULER).await?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let begin = Instant::now();
+    let nodes: Arc<[String]> = nodes.into();
+    let one = |number| {
+        let (pods, nodes, namespace) = (pods.clone(), Arc::clone(&nodes), namespace.to_owned());
+        async move {
+            let began = Instant::now();
+            bind(&pods, &namespace, &nodes, number).await?;
+            anyhow::Ok((pod_name(number), (began, Instant::now())))
+        }
+    };
+    let bound: BTreeMap<String, (Instant, Instant)> = if at_once > 1 {
+        // Tasks of their own, as a scheduler's binds are.
+        let tasks = stream::iter(0..count).map(|number| tokio::spawn(one(number)));
+        tasks.buffer_unordered(at_once).map(|done| done?).try_collect().await?
+    } else {
+        stream::iter(0..count).then(one).try_collect().await?
+    };
+    let took = begin.elapsed();
+    let asked = bound.iter().map(|(name, (began, _))| (name.clone(), *began)).collect();
+    let bound = bound.into_iter().map(|(name, (_, done))| (name, done)).collect();
+    Ok(Turn { asked, bound, took })
+}
+
+/// Binds pods one after the other as a watch shows them: a scheduler without a decision.
+pub async fn bind_as_they_come(client: &Client, namespace: &str, nodes: &[String], count: u32) -> anyhow::Result<Turn> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let mut bound = Sightings::of_bound(client, namespace).await?;
+    let mut waiting = Sightings::begin(client, namespace, "spec.nodeName%3D").await?;
+    let begin = Instant::now();
+    let create = load::create(client, namespace, Kind::Whole, count, SCHEDULER);
+    let bind_all = async {
+        for _ in 0..count {
+            let (name, _) = waiting.next().await?;
+            let number = name.trim_start_matches("pod-").parse().context("the number of a pod")?;
+            bind(&pods, namespace, nodes, number).await?;
+        }
+        Ok(())
+    };
+    let (asked, (), bound) = tokio::try_join!(create, bind_all, bound.wait(count))?;
+    let last = bound.values().max().copied().unwrap_or(begin);
+    Ok(Turn { asked, bound, took: last.duration_since(begin) })
+}
+
+async fn bind(pods: &Api<Pod>, namespace: &str, nodes: &[String], number: u32) -> anyhow::Result<()> {
+    let index = usize::try_from(number / GPUS)?;
+    let node = nodes.get(index).context("more pods than GPUs")?;
+    let name = pod_name(number);
+    let binding: Binding = serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": namespace },
+        "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+    }))?;
+    let answer = pods.create_subresource::<Binding, Status>("binding", &name, &PostParams::default(), &binding).await;
+    answer.map(drop).with_context(|| format!("bind {name}"))
+}

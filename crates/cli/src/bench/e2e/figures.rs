@@ -1,0 +1,163 @@
+//! What was measured, before it is told.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use tokio::time::Instant;
+
+use super::weight::Weights;
+use crate::bench::core::measure::Spread;
+
+/// Who binds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// A loop over pods that are there already.
+    BindLoop {
+        /// Requests at the same time.
+        at_once: usize,
+    },
+    /// A loop over pods as they are created.
+    BindAsTheyCome,
+    /// The control plane.
+    Kai,
+    /// Kubernetes' own scheduler.
+    KubeScheduler(PathBuf),
+}
+
+impl std::fmt::Display for Contender {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BindLoop { at_once: 1 } => formatter.write_str("only binds, pods are there"),
+            Self::BindLoop { at_once } => write!(formatter, "only binds, {at_once} at once"),
+            Self::BindAsTheyCome => formatter.write_str("only binds, as pods come"),
+            Self::Kai => formatter.write_str("kai"),
+            Self::KubeScheduler(_) => formatter.write_str("kube-scheduler"),
+        }
+    }
+}
+
+/// One turn.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Pods.
+    pub pods: u32,
+    /// From the first creation to the last pod with a node; of loops over pods that are there, the loop.
+    pub took: Duration,
+    /// Processor time of this process meanwhile.
+    pub processor: Duration,
+    /// Milliseconds from each creation to its node, sorted.
+    pub latencies: Vec<f64>,
+}
+
+impl Round {
+    /// Pods a second.
+    pub fn rate(&self) -> f64 {
+        f64::from(self.pods) / self.took.as_secs_f64().max(1e-9)
+    }
+
+    /// Processor time for each pod.
+    pub fn processor_milliseconds(&self) -> f64 {
+        milliseconds(self.processor) / f64::from(self.pods.max(1))
+    }
+
+    /// The latency that this part of pods did not exceed.
+    pub fn percentile(&self, part: u32) -> f64 {
+        let last = self.latencies.len().saturating_sub(1);
+        let index = (self.latencies.len() * usize::try_from(part).unwrap_or(100)).div_ceil(100).saturating_sub(1);
+        self.latencies.get(index.min(last)).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// From each creation to its node. One creation counts for all pods that have none of their own.
+pub fn latencies(asked: &BTreeMap<String, Instant>, bound: &BTreeMap<String, Instant>) -> Vec<f64> {
+    let all = asked.get("").copied();
+    let each = bound.iter().filter_map(|(name, at)| {
+        let began = asked.get(name).copied().or(all)?;
+        Some(milliseconds(at.duration_since(began)))
+    });
+    let mut latencies: Vec<f64> = each.collect();
+    latencies.sort_by(f64::total_cmp);
+    latencies
+}
+
+/// Rounds of each contender.
+pub type Rounds = Vec<(Contender, Vec<Round>)>;
+
+/// Everything.
+pub struct Figures {
+    /// Whether the API server is the embedded one.
+    pub embedded: bool,
+    /// Rounds of each.
+    pub rounds: u32,
+    /// Whole GPUs.
+    pub whole: Rounds,
+    /// Requests per pod with whole GPUs: component, request, count.
+    pub calls: Vec<(String, String, f64)>,
+    /// Half GPUs.
+    pub fractions: Rounds,
+    /// Requests per pod with half GPUs.
+    pub calls_of_fractions: Vec<(String, String, f64)>,
+    /// The gang.
+    pub gang: Rounds,
+    /// Memory.
+    pub memory: Option<Weights>,
+}
+
+impl Figures {
+    /// Nothing measured yet.
+    pub fn new(embedded: bool, rounds: u32) -> Self {
+        Self {
+            embedded,
+            rounds,
+            whole: Vec::new(),
+            calls: Vec::new(),
+            fractions: Vec::new(),
+            calls_of_fractions: Vec::new(),
+            gang: Vec::new(),
+            memory: None,
+        }
+    }
+
+    /// How many times as fast `kai` was as another, round by round, by a measure of a round.
+    pub fn kai_against(&self, other: &Contender, measure: impl Fn(&Round) -> f64) -> Option<Spread> {
+        let kai = rounds_of(&self.whole, &Contender::Kai)?;
+        let other = rounds_of(&self.whole, other)?;
+        Spread::of(kai.iter().zip(other).map(|(kai, other)| measure(kai) / measure(other)).collect())
+    }
+}
+
+/// The rounds of a contender.
+pub fn rounds_of<'a>(rounds: &'a Rounds, contender: &Contender) -> Option<&'a [Round]> {
+    rounds.iter().find(|(who, _)| who == contender).map(|(_, rounds)| rounds.as_slice())
+}
+
+/// A measure of all rounds.
+pub fn spread(rounds: &[Round], measure: impl Fn(&Round) -> f64) -> Option<Spread> {
+    Spread::of(rounds.iter().map(measure).collect())
+}
+
+/// For arithmetic.
+pub fn milliseconds(elapsed: Duration) -> f64 {
+    elapsed.as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_pods_that_were_bound() {
+        let latencies = (1..=200).map(f64::from).collect();
+        let took = Duration::from_secs(2);
+        let round = Round { pods: 200, took, processor: Duration::from_secs(1), latencies };
+        assert!((round.percentile(50) - 100.0).abs() < 1e-9 && (round.percentile(99) - 198.0).abs() < 1e-9);
+        assert!((round.rate() - 100.0).abs() < 1e-9 && (round.processor_milliseconds() - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn pods_of_a_job_are_as_old_as_the_job() {
+        let begin = Instant::now();
+        let later = begin + Duration::from_millis(7);
+        let asked = BTreeMap::from([(String::new(), begin)]);
+        assert_eq!(latencies(&asked, &BTreeMap::from([("a".to_owned(), later)])), [7.0]);
+    }
+}

@@ -1,0 +1,282 @@
+//! The cluster of a turn: embedded and new each time, or a real API server that simulated nodes join and leave again.
+
+use std::{net::TcpListener, path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use k8s_openapi::api::{
+    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    core::v1::{Namespace, Node, Pod, ServiceAccount},
+};
+use kai_api::names::{namespaces, objects};
+use kai_clock::Clock;
+use kai_lab::{
+    client::client_for,
+    cluster::{Lab, LabOptions},
+    fleet::{Fleet, Span},
+    kubelet::{Nodes, NodesOptions},
+    record::Recorder,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    calls::Calls,
+    ceiling,
+    figures::{Contender, Round, latencies},
+    load::{self, Kind, Sightings},
+    rival,
+};
+use crate::{
+    bench::core::measure::processor_time,
+    control_plane::{ControlPlane, Part, Settings, install, reservation::InProcessPrograms},
+};
+
+/// How long anything but a round may take.
+const PATIENCE: Duration = Duration::from_mins(2);
+const LOOK: Duration = Duration::from_millis(50);
+/// Nobody reads the log of nodes here.
+const EVENT_LOG: usize = 1;
+
+/// A cluster with nodes and nothing else.
+pub struct Ground {
+    client: Client,
+    names: Vec<String>,
+    place: Place,
+}
+
+enum Place {
+    Embedded(Box<Lab>),
+    Real { kubeconfig: std::path::PathBuf, nodes: Box<Nodes> },
+}
+
+impl Ground {
+    /// Starts it and waits until its nodes are there.
+    pub async fn start(kubeconfig: Option<&Path>, nodes: u32) -> anyhow::Result<Self> {
+        let fleet = fleet(nodes)?;
+        let names: Vec<String> = fleet.nodes.iter().map(|node| node.name.clone()).collect();
+        let programs = Arc::new(InProcessPrograms::default());
+        let (client, place) = match kubeconfig {
+            None => {
+                let mut options = LabOptions::new(fleet, Clock::real());
+                options.event_log = EVENT_LOG;
+                options.programs = Some(programs.clone());
+                let lab = Lab::start(options);
+                lab.ready().await;
+                (lab.client(), Place::Embedded(Box::new(lab)))
+            }
+            Some(path) => {
+                let client = kai_kit::client::connect(Some(path)).await?;
+                let (recorder, cancel) = (Recorder::new(EVENT_LOG), CancellationToken::new());
+                let own = kai_kit::client::connect(Some(path)).await?;
+                let mut options = NodesOptions::new(own, fleet, Clock::real(), recorder, cancel);
+                options.programs = Some(programs.clone());
+                let nodes = Nodes::start(options);
+                nodes.registered().await;
+                (client, Place::Real { kubeconfig: path.to_owned(), nodes: Box::new(nodes) })
+            }
+        };
+        programs.connect(client.clone());
+        let ground = Self { client, names, place };
+        install::install(&ground.client).await?;
+        ground
+            .wait_for("all nodes to be ready", async |client| {
+                let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
+                Ok(nodes.iter().filter(|node| is_ready(node)).count() >= ground.names.len())
+            })
+            .await?;
+        Ok(ground)
+    }
+
+    /// One turn of a contender.
+    pub async fn round(
+        &self,
+        contender: &Contender,
+        kind: Kind,
+        pods: u32,
+        counting: Option<&Calls>,
+        round: u32,
+    ) -> anyhow::Result<Round> {
+        let namespace = self.namespace(contender, kind, round).await?;
+        let (client, names) = (&self.client, &self.names);
+        let mut processor = processor_time();
+        let done = match contender {
+            Contender::BindLoop { at_once } => ceiling::bind_loop(client, &namespace, names, pods, *at_once).await?,
+            Contender::BindAsTheyCome => ceiling::bind_as_they_come(client, &namespace, names, pods).await?,
+            Contender::Kai => {
+                let mut control_plane = self.control_plane(counting).await?;
+                let ready = tokio::time::timeout(PATIENCE, control_plane.ready()).await;
+                ready.unwrap_or_else(|_| Err(anyhow::anyhow!("not ready: {}", control_plane.unmet().join("; "))))?;
+                processor = processor_time();
+                let placed = place(client, &namespace, kind, pods, objects::SCHEDULER).await;
+                control_plane.shutdown().await;
+                placed?
+            }
+            Contender::KubeScheduler(program) => {
+                let Place::Real { kubeconfig, .. } = &self.place else {
+                    anyhow::bail!("kube-scheduler needs a real API server")
+                };
+                let _running = rival::start(program, kubeconfig).await?;
+                // Its first pod is not timed: until then it may be starting.
+                let first = self.namespace(contender, kind, u32::MAX).await?;
+                place(client, &first, kind, 1, rival::SCHEDULER).await?;
+                place(client, &namespace, kind, pods, rival::SCHEDULER).await?
+            }
+        };
+        let processor = processor_time().saturating_sub(processor);
+        let latencies = latencies(&done.asked, &done.bound);
+        Ok(Round { pods, took: done.took, processor, latencies })
+    }
+
+    /// Every component, as `kai all` runs them.
+    async fn control_plane(&self, counting: Option<&Calls>) -> anyhow::Result<ControlPlane> {
+        let mut settings = Settings::new(namespaces::KAI);
+        let mut clients = std::collections::BTreeMap::new();
+        for part in Part::ALL {
+            let client = match &self.place {
+                Place::Embedded(lab) => client_for(lab.router()),
+                Place::Real { kubeconfig, .. } => kai_kit::client::connect(Some(kubeconfig)).await?,
+            };
+            let client = counting.map_or(client.clone(), |calls| calls.counted(client, part.component()));
+            clients.insert(part, client);
+        }
+        match &self.place {
+            Place::Embedded(lab) => settings.embedded = Some(lab.server().clone()),
+            Place::Real { .. } => settings.serve_admission_on_loopback(free_port()?),
+        }
+        let other = self.client.clone();
+        let client_for = move |part: Part| clients.get(&part).unwrap_or(&other).clone();
+        Ok(ControlPlane::start(&Part::ALL, client_for, Clock::real(), settings))
+    }
+
+    /// A namespace of its own for each turn.
+    async fn namespace(&self, contender: &Contender, kind: Kind, round: u32) -> anyhow::Result<String> {
+        let who = match contender {
+            Contender::BindLoop { at_once } => format!("loop-{at_once}"),
+            Contender::BindAsTheyCome => "as-they-come".to_owned(),
+            Contender::Kai => "kai".to_owned(),
+            Contender::KubeScheduler(_) => "kube".to_owned(),
+        };
+        let what = match kind {
+            Kind::Whole => "whole",
+            Kind::Half => "half",
+            Kind::Gang => "gang",
+        };
+        let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+        let name = format!("bench-{what}-{who}-{round}-{since}");
+        let namespace: Namespace =
+            serde_json::from_value(json!({ "metadata": { "name": name, "labels": { LABEL: "true" } } }))?;
+        Api::all(self.client.clone()).create(&PostParams::default(), &namespace).await.context("create a namespace")?;
+        self.wait_for("the service account of a namespace", async |client| {
+            Ok(Api::<ServiceAccount>::namespaced(client.clone(), &name).get_opt("default").await?.is_some())
+        })
+        .await?;
+        Ok(name)
+    }
+
+    async fn wait_for(
+        &self,
+        what: &str,
+        is_there: impl AsyncFn(&Client) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        while !is_there(&self.client).await? {
+            anyhow::ensure!(begin.elapsed() < PATIENCE, "waited {} s for {what}", PATIENCE.as_secs());
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Ends it. A real cluster is left without pods and nodes.
+    pub async fn clear(self) -> anyhow::Result<()> {
+        let Self { client, place, names } = self;
+        match place {
+            Place::Embedded(lab) => lab.shutdown().await,
+            Place::Real { mut nodes, .. } => {
+                clear_webhooks(&client).await?;
+                clear_pods(&client).await?;
+                nodes.stop().await;
+                let api: Api<Node> = Api::all(client.clone());
+                for name in &names {
+                    // It may be gone by itself.
+                    let _ = api.delete(name, &DeleteParams::default()).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// On every namespace that is made here.
+const LABEL: &str = "kai-bench";
+
+/// Lets pods be created and waits until all are bound.
+async fn place(
+    client: &Client,
+    namespace: &str,
+    kind: Kind,
+    pods: u32,
+    scheduler: &str,
+) -> anyhow::Result<ceiling::Turn> {
+    let mut bound = Sightings::of_bound(client, namespace).await?;
+    let begin = Instant::now();
+    let create = load::create(client, namespace, kind, pods, scheduler);
+    let (asked, bound) = tokio::try_join!(create, bound.wait(pods))?;
+    let last = bound.values().max().copied().unwrap_or(begin);
+    Ok(ceiling::Turn { asked, bound, took: last.duration_since(begin) })
+}
+
+/// Nobody answers them between two turns.
+async fn clear_webhooks(client: &Client) -> anyhow::Result<()> {
+    let (how, all) = (DeleteParams::default(), ListParams::default());
+    Api::<MutatingWebhookConfiguration>::all(client.clone()).delete_collection(&how, &all).await?;
+    Api::<ValidatingWebhookConfiguration>::all(client.clone()).delete_collection(&how, &all).await?;
+    Ok(())
+}
+
+async fn clear_pods(client: &Client) -> anyhow::Result<()> {
+    let ours = ListParams::default().labels(LABEL);
+    let all: Api<Namespace> = Api::all(client.clone());
+    let mut names: Vec<String> = Vec::new();
+    for namespace in all.list(&ours).await? {
+        names.extend(namespace.metadata.name);
+    }
+    for name in &names {
+        all.delete(name, &DeleteParams::default()).await?;
+    }
+    names.push(namespaces::RESERVATION.to_owned());
+    let now = DeleteParams::default().grace_period(0);
+    for name in names {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &name);
+        let begin = Instant::now();
+        while !pods.list(&ListParams::default().limit(1)).await?.items.is_empty() {
+            pods.delete_collection(&now, &ListParams::default()).await?;
+            anyhow::ensure!(begin.elapsed() < PATIENCE, "the pods of {name} do not go");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    Ok(())
+}
+
+/// Nodes with eight GPUs that start containers at once: what is measured is the control plane, not a simulated delay.
+pub fn fleet(nodes: u32) -> anyhow::Result<Fleet> {
+    let mut fleet = Fleet::parse(&format!("dgx-h100*{nodes}"))?;
+    for node in &mut fleet.nodes {
+        node.delays.start = Span::fixed(Duration::ZERO);
+    }
+    Ok(fleet)
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// A port that nobody had a moment ago.
+pub fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0)).context("find a free port")?.local_addr()?.port())
+}

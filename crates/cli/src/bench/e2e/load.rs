@@ -1,0 +1,197 @@
+//! The pods of a round: made by several clients at once, and watched until they have a node.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Context as _;
+use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kai_api::names::{annotations, labels, objects};
+use kube::{Api, Client, api::PostParams};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::GPUS;
+
+/// Clients that create pods at once.
+const CREATORS: usize = 16;
+/// How long a round may go without a pod that is bound.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// How long simulated nodes let a container run.
+const RUN: &str = "lab.kai/run-seconds";
+
+/// What the pods of a round ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A GPU.
+    Whole,
+    /// Half of a GPU.
+    Half,
+    /// All GPUs of a node, all pods together or none.
+    Gang,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Whole => "whole GPUs",
+            Self::Half => "fractions",
+            Self::Gang => "gang",
+        })
+    }
+}
+
+/// The pod of a number.
+pub fn pod(kind: Kind, number: u32, scheduler: &str) -> anyhow::Result<Pod> {
+    let mut pod = template(kind, scheduler);
+    pod["metadata"]["name"] = json!(pod_name(number));
+    Ok(serde_json::from_value(pod)?)
+}
+
+/// The name of the pod of a number.
+pub fn pod_name(number: u32) -> String {
+    format!("pod-{number:06}")
+}
+
+fn template(kind: Kind, scheduler: &str) -> Value {
+    let (annotations, limits) = match kind {
+        Kind::Whole => (json!({ RUN: "forever" }), json!({ "nvidia.com/gpu": "1" })),
+        Kind::Half => (json!({ RUN: "forever", annotations::GPU_FRACTION: "0.5" }), json!({})),
+        Kind::Gang => (json!({ RUN: "forever" }), json!({ "nvidia.com/gpu": GPUS.to_string() })),
+    };
+    json!({
+        "metadata": {
+            "labels": { "app": "bench", labels::QUEUE: objects::DEFAULT_QUEUE },
+            "annotations": annotations,
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "main", "image": "example/train:1",
+                "resources": { "requests": { "cpu": "1", "memory": "1Gi" }, "limits": limits },
+            }],
+        },
+    })
+}
+
+/// A job whose pods start together.
+fn gang(pods: u32, scheduler: &str) -> anyhow::Result<Job> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {
+            "name": "gang",
+            "labels": { labels::QUEUE: objects::DEFAULT_QUEUE },
+            "annotations": { annotations::BATCH_MIN_MEMBER: pods.to_string() },
+        },
+        "spec": { "parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template(Kind::Gang, scheduler) },
+    }))?)
+}
+
+/// Creates the pods of a round; returns when each was asked for.
+pub async fn create(
+    client: &Client,
+    namespace: &str,
+    kind: Kind,
+    count: u32,
+    scheduler: &str,
+) -> anyhow::Result<BTreeMap<String, Instant>> {
+    if kind == Kind::Gang {
+        let began = Instant::now();
+        let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+        jobs.create(&PostParams::default(), &gang(count, scheduler)?).await.context("create the job")?;
+        return Ok(BTreeMap::from([(String::new(), began)]));
+    }
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    // Each as a task: the clients of a cluster do not share one thread.
+    let creating = stream::iter(0..count).map(|number| {
+        let pods = pods.clone();
+        let pod = pod(kind, number, scheduler);
+        tokio::spawn(async move {
+            let (pod, began) = (pod?, Instant::now());
+            pods.create(&PostParams::default(), &pod).await.context("create a pod")?;
+            anyhow::Ok((pod_name(number), began))
+        })
+    });
+    creating.buffer_unordered(CREATORS).map(|done| done?).try_collect().await
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: Seen<'a>,
+}
+
+#[derive(Deserialize)]
+struct Seen<'a> {
+    #[serde(borrow)]
+    metadata: Named<'a>,
+}
+
+#[derive(Deserialize)]
+struct Named<'a> {
+    #[serde(default)]
+    name: &'a str,
+}
+
+/// Names of pods, each with the moment at which a watch first showed it.
+pub struct Sightings {
+    seen: mpsc::UnboundedReceiver<(String, Instant)>,
+    reading: tokio::task::JoinHandle<anyhow::Result<()>>,
+}
+
+impl Drop for Sightings {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+impl Sightings {
+    /// Begins to watch a namespace in which there are no such pods yet.
+    pub async fn begin(client: &Client, namespace: &str, selector: &str) -> anyhow::Result<Self> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true&fieldSelector={selector}");
+        let request = http::Request::get(path).body(Vec::new())?;
+        let mut lines = client.request_stream(request).await.context("watch pods")?.lines();
+        let (tell, seen) = mpsc::unbounded_channel();
+        let reading = tokio::spawn(async move {
+            let mut known = std::collections::BTreeSet::new();
+            while let Some(line) = lines.try_next().await? {
+                let line: Line<'_> = serde_json::from_str(&line).context("read an event of the watch")?;
+                anyhow::ensure!(line.kind != "ERROR", "the watch of pods fell too far behind");
+                let name = line.object.metadata.name;
+                if !known.contains(name) {
+                    known.insert(name.to_owned());
+                    let _ = tell.send((name.to_owned(), Instant::now()));
+                }
+            }
+            anyhow::bail!("the watch of pods ended")
+        });
+        Ok(Self { seen, reading })
+    }
+
+    /// Pods that have a node.
+    pub async fn of_bound(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+        Self::begin(client, namespace, "spec.nodeName%21%3D").await
+    }
+
+    /// The next pod.
+    pub async fn next(&mut self) -> anyhow::Result<(String, Instant)> {
+        match tokio::time::timeout(PATIENCE, self.seen.recv()).await {
+            Ok(Some(seen)) => Ok(seen),
+            Ok(None) => (&mut self.reading).await?.and_then(|()| Err(anyhow::anyhow!("the watch of pods ended"))),
+            Err(_) => anyhow::bail!("no further pod was bound for {} s", PATIENCE.as_secs()),
+        }
+    }
+
+    /// So many pods.
+    pub async fn wait(&mut self, count: u32) -> anyhow::Result<BTreeMap<String, Instant>> {
+        let mut all = BTreeMap::new();
+        for _ in 0..count {
+            let (name, at) = self.next().await.with_context(|| format!("{} of {count} pods are bound", all.len()))?;
+            all.insert(name, at);
+        }
+        Ok(all)
+    }
+}
