@@ -79,11 +79,19 @@ impl Grouper {
         if chain.owners.iter().any(|owner| is_skipped(Some(&owner.annotations))) {
             return Ok(Outcome::LeftAlone);
         }
-        let wanted = self.wanted(pod, key, &chain).await?;
+        let mut wanted = self.wanted(pod, key, &chain).await?;
         let alone = pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
         if alone && group_of(pod).is_some_and(|present| present != wanted.name) {
             // Somebody put it into a group of their own.
             return Ok(Outcome::LeftAlone);
+        }
+        let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+        if alone
+            && bound
+            && let Some(live) = self.groups.get(&Key::new(&wanted.namespace, &wanted.name))
+        {
+            // Kubelets and networks write on running pods, each time once per pod; a group is not told of it.
+            wanted.annotations.retain(|name, _| entry(live.metadata.annotations.as_ref(), name).is_some());
         }
         self.see_to_group(&wanted, key).await?;
         self.tie(pod, &wanted, key).await?;

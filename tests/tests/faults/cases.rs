@@ -33,4 +33,4 @@ fn told(facts: &Facts, about: &str, words: &[&str]) -> bool {
 }
 
 /// A minute or so.
-const A_WHILE: Duration = Duration::from_secs(60);
+const A_WHILE: Duration = Duration::from_mins(1);

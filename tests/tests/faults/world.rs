@@ -14,7 +14,7 @@ use kai_lab::{
     programs::{ContainerStart, Programs, RunningProgram},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Client, Resource,
     api::{DeleteParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -207,7 +207,7 @@ impl World {
             + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), NAMESPACE);
-        Ok(api.list(&Default::default()).await?.items.iter().map(|object| object.name_any()).collect())
+        Ok(api.list(&kube::api::ListParams::default()).await?.items.iter().map(kube::ResourceExt::name_any).collect())
     }
 
     /// Ends everything.

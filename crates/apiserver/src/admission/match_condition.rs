@@ -70,6 +70,11 @@ impl Condition {
         Self { expression: expression.to_owned(), program }
     }
 
+    /// Whether a variable may be used; its name within a text or another name counts too, which only costs time.
+    fn mentions(&self, variable: &str) -> bool {
+        self.expression.contains(variable)
+    }
+
     fn evaluate(&self, context: &Context<'_>) -> Result<bool, String> {
         let program = self.program.as_ref().map_err(Clone::clone)?;
         let result = catch_unwind(AssertUnwindSafe(|| program.execute(context)));
@@ -84,7 +89,7 @@ impl Condition {
     }
 }
 
-/// Evaluates all conditions; `request` is called only if there are any.
+/// Evaluates all conditions; `request` is called only if one of them mentions it.
 pub(super) fn evaluate(
     conditions: &[Arc<Condition>],
     object: Option<&Value>,
@@ -95,11 +100,26 @@ pub(super) fn evaluate(
         return Verdict::Matches;
     }
     let mut context = FUNCTIONS.new_inner_scope();
-    context.add_variable_from_value("object", object.map_or(cel::Value::Null, to_cel));
-    context.add_variable_from_value("oldObject", old.map_or(cel::Value::Null, to_cel));
-    context.add_variable_from_value("request", to_cel(&request()));
+    // Translating a pod costs more than evaluating: what no condition has asked for so far is not translated.
+    let (mut object, mut old) = (Some(object), Some(old));
+    let mut request = Some(request);
     let mut errors = Vec::new();
     for condition in conditions {
+        if condition.mentions("object")
+            && let Some(object) = object.take()
+        {
+            context.add_variable_from_value("object", object.map_or(cel::Value::Null, to_cel));
+        }
+        if condition.mentions("oldObject")
+            && let Some(old) = old.take()
+        {
+            context.add_variable_from_value("oldObject", old.map_or(cel::Value::Null, to_cel));
+        }
+        if condition.mentions("request")
+            && let Some(request) = request.take()
+        {
+            context.add_variable_from_value("request", to_cel(&request()));
+        }
         match condition.evaluate(&context) {
             Ok(true) => {}
             Ok(false) => return Verdict::Skips,

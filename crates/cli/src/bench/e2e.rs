@@ -65,7 +65,7 @@ pub struct Options {
     /// How often each contender has its turn, after one that is not timed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// A real API server that simulated nodes are to join. It must be empty: nodes, pods and namespaces are made and taken away.
+    /// A real API server that simulated nodes are to join. It must be empty: nodes, pods, namespaces and webhooks are taken away.
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
     /// A kube-scheduler to be measured beside it, on a real API server.

@@ -25,7 +25,7 @@ fn an_api_server_that_is_away_for_a_minute_in_the_midst_of_binds_costs_time_and_
         let away = ApiFault { verb: None, resource: None, trigger: Trigger::Always, effect: ApiEffect::Reset };
         world.processes.rule(std::slice::from_ref(&away));
         world.lab.faults().set(vec![away]);
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         for number in 0..2 {
             world.delete::<Pod>(&format!("pod-{number}")).await?;
         }

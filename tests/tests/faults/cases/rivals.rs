@@ -23,7 +23,7 @@ use crate::{
 /// A second scheduler on the same cluster.
 fn second(world: &World, elect: bool) -> ControlPlane {
     let mut settings = Settings::new(namespaces::KAI);
-    settings.identity = "rival".to_owned();
+    "rival".clone_into(&mut settings.identity);
     settings.elect_leaders(elect);
     let clients = world.processes.clone();
     ControlPlane::start(&[Part::Scheduler], move |_| clients.begin(Who::Rival).0, world.lab.clock(), settings)

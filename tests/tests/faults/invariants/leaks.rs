@@ -14,7 +14,7 @@ pub fn check(facts: &Facts) -> Vec<String> {
         let Some(owner) = map.owner_references().iter().find(|owner| owner.kind == "Pod") else { continue };
         match by_uid.get(owner.uid.as_str()) {
             None => {
-                broken.push(format!("ConfigMap {} belongs to pod {}, which is no more", map.name_any(), owner.name))
+                broken.push(format!("ConfigMap {} belongs to pod {}, which is no more", map.name_any(), owner.name));
             }
             Some(pod) if pod.state == State::Waits => {
                 broken.push(format!("ConfigMap {} is there, but pod {} waits", map.name_any(), pod.name));

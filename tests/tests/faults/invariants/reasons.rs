@@ -13,7 +13,7 @@ use super::{
 pub fn check(facts: &Facts) -> Vec<String> {
     let mut broken = Vec::new();
     for pod in facts.pods.iter().filter(|pod| pod.state == State::Waits) {
-        let said: Vec<&String> = pod.refusals.iter().map(|(_, message)| message).collect();
+        let said: Vec<&String> = pod.refusals.values().collect();
         let Some(why) = pod.refusals.get("PodScheduled").filter(|text| !text.is_empty()) else {
             broken.push(format!("pod {} waits and does not say why (conditions: {said:?})", pod.name));
             continue;

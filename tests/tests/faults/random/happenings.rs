@@ -110,7 +110,7 @@ impl Drama {
     }
 
     /// No more faults: everybody is back, and nodes are as they were unless they are gone.
-    pub async fn calm(&mut self) -> Result<()> {
+    pub fn calm(&mut self) {
         self.tell("calm");
         self.world.processes.rule(&[]);
         self.world.lab.faults().set(Vec::new());
@@ -119,7 +119,6 @@ impl Drama {
             self.world.lab.inject(&node, NodeAction::Resume);
             self.world.lab.inject(&node, NodeAction::Ready);
         }
-        Ok(())
     }
 
     fn api_faults(&mut self) -> Vec<ApiFault> {

@@ -18,7 +18,7 @@ use super::{
 pub const SCHEDULER: &str = "bench-binds-only";
 
 /// When each pod was asked for, when it had its node, and how long the whole took.
-pub struct Bound {
+pub struct Turn {
     pub asked: BTreeMap<String, Instant>,
     pub bound: BTreeMap<String, Instant>,
     pub took: Duration,
@@ -31,7 +31,7 @@ pub async fn bind_loop(
     nodes: &[String],
     count: u32,
     at_once: usize,
-) -> anyhow::Result<Bound> {
+) -> anyhow::Result<Turn> {
     load::create(client, namespace, Kind::Whole, count, SCHEDULER).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let begin = Instant::now();
@@ -54,16 +54,11 @@ pub async fn bind_loop(
     let took = begin.elapsed();
     let asked = bound.iter().map(|(name, (began, _))| (name.clone(), *began)).collect();
     let bound = bound.into_iter().map(|(name, (_, done))| (name, done)).collect();
-    Ok(Bound { asked, bound, took })
+    Ok(Turn { asked, bound, took })
 }
 
 /// Binds pods one after the other as a watch shows them: a scheduler without a decision.
-pub async fn bind_as_they_come(
-    client: &Client,
-    namespace: &str,
-    nodes: &[String],
-    count: u32,
-) -> anyhow::Result<Bound> {
+pub async fn bind_as_they_come(client: &Client, namespace: &str, nodes: &[String], count: u32) -> anyhow::Result<Turn> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut bound = Sightings::of_bound(client, namespace).await?;
     let mut waiting = Sightings::begin(client, namespace, "spec.nodeName%3D").await?;
@@ -79,7 +74,7 @@ pub async fn bind_as_they_come(
     };
     let (asked, (), bound) = tokio::try_join!(create, bind_all, bound.wait(count))?;
     let last = bound.values().max().copied().unwrap_or(begin);
-    Ok(Bound { asked, bound, took: last.duration_since(begin) })
+    Ok(Turn { asked, bound, took: last.duration_since(begin) })
 }
 
 async fn bind(pods: &Api<Pod>, namespace: &str, nodes: &[String], number: u32) -> anyhow::Result<()> {

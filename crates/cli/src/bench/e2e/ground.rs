@@ -3,7 +3,10 @@
 use std::{net::TcpListener, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::{
+    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    core::v1::{Namespace, Node, Pod, ServiceAccount},
+};
 use kai_api::names::{namespaces, objects};
 use kai_clock::Clock;
 use kai_lab::{
@@ -194,6 +197,7 @@ impl Ground {
         match place {
             Place::Embedded(lab) => lab.shutdown().await,
             Place::Real { mut nodes, .. } => {
+                clear_webhooks(&client).await?;
                 clear_pods(&client).await?;
                 nodes.stop().await;
                 let api: Api<Node> = Api::all(client.clone());
@@ -217,13 +221,21 @@ async fn place(
     kind: Kind,
     pods: u32,
     scheduler: &str,
-) -> anyhow::Result<ceiling::Bound> {
+) -> anyhow::Result<ceiling::Turn> {
     let mut bound = Sightings::of_bound(client, namespace).await?;
     let begin = Instant::now();
     let create = load::create(client, namespace, kind, pods, scheduler);
     let (asked, bound) = tokio::try_join!(create, bound.wait(pods))?;
     let last = bound.values().max().copied().unwrap_or(begin);
-    Ok(ceiling::Bound { asked, bound, took: last.duration_since(begin) })
+    Ok(ceiling::Turn { asked, bound, took: last.duration_since(begin) })
+}
+
+/// Nobody answers them between two turns.
+async fn clear_webhooks(client: &Client) -> anyhow::Result<()> {
+    let (how, all) = (DeleteParams::default(), ListParams::default());
+    Api::<MutatingWebhookConfiguration>::all(client.clone()).delete_collection(&how, &all).await?;
+    Api::<ValidatingWebhookConfiguration>::all(client.clone()).delete_collection(&how, &all).await?;
+    Ok(())
 }
 
 async fn clear_pods(client: &Client) -> anyhow::Result<()> {
