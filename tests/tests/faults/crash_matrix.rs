@@ -50,6 +50,8 @@ enum Meets {
     PodDeletedAfter,
 }
 
+/// Fewer points than this would mean that the writes were not seen.
+const MANY: usize = 10 * FEW;
 /// How many of the blows a normal run tries; with `KAI_FAULT_SEEDS` all are tried.
 const FEW: usize = 2;
 
@@ -200,22 +202,22 @@ impl Story {
 
 #[test]
 fn a_fractional_pod_survives_everything_that_can_meet_any_write() {
-    assert!(FIRST.play() >= 40);
+    assert!(FIRST.play() >= 2 * MANY);
 }
 
 #[test]
 fn so_does_the_second_pod_on_a_shared_device() {
-    assert!(SECOND.play() >= 40);
+    assert!(SECOND.play() >= MANY);
 }
 
 #[test]
 fn so_does_a_pod_that_shares_two_devices() {
-    assert!(SEVERAL.play() >= 40);
+    assert!(SEVERAL.play() >= MANY);
 }
 
 #[test]
 fn so_does_a_pod_on_a_jetson_that_asks_for_memory() {
-    assert!(JETSON.play() >= 40);
+    assert!(JETSON.play() >= MANY);
 }
 
 #[test]
