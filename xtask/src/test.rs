@@ -18,6 +18,7 @@ use crate::{
 /// How many times more inputs a property is tried with at night.
 const NIGHTLY_PROPERTY_CASES: &str = "10000";
 const NIGHTLY_FUZZ_SECONDS: &str = "120";
+const NIGHTLY_FAULT_SEEDS: &str = "2000";
 
 /// What to test.
 #[derive(Args, Debug)]
@@ -89,6 +90,7 @@ fn unit_tests(options: &Options, targets: &TestTargets) -> Invocation {
     if options.nightly {
         invocation = invocation.environment("PROPTEST_CASES", NIGHTLY_PROPERTY_CASES);
         invocation = invocation.environment("KAI_PROPTEST_CASES", NIGHTLY_PROPERTY_CASES);
+        invocation = invocation.environment("KAI_FAULT_SEEDS", NIGHTLY_FAULT_SEEDS);
     }
     with_filter(invocation, options)
 }
