@@ -1,3 +1,5 @@
+//! Quantities as Kubernetes reads and writes them.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The chain of admission: plugins, their order and their words.
+
 use std::collections::BTreeMap;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Definitions of custom kinds: what is accepted, and what is served then.
+
 use serde_json::{Value, json};
 
 use super::{establish, prepare, resources, validate};

@@ -1,3 +1,5 @@
+//! What discovery tells of kinds that are there and of those that come and go.
+
 use super::*;
 use crate::resource::Origin;
 

@@ -1,3 +1,5 @@
+//! The published schemas.
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Protobuf and JSON of the same object say the same.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

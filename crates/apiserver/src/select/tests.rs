@@ -1,3 +1,5 @@
+//! Label and field selectors.
+
 use proptest::prelude::*;
 use serde_json::json;
 

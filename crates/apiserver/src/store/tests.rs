@@ -1,3 +1,5 @@
+//! Revisions, snapshots and watches of the store.
+
 use serde_json::json;
 
 use super::*;

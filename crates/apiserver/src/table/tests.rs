@@ -1,3 +1,5 @@
+//! What kubectl prints.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The tree of queues as it is printed.
+
 use serde_json::{Value, json};
 
 use super::*;

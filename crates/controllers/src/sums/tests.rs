@@ -1,3 +1,5 @@
+//! What groups ask for and hold, by kind of request.
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;

@@ -1,3 +1,5 @@
+//! A mirror knows what was written, what was told late, and what is gone.
+
 use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::ConfigMap;

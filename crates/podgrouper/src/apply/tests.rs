@@ -1,3 +1,5 @@
+//! What is written of a group, and what of it is left alone.
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kai_api::{Duration, PodGroupSpec, Preemptibility, TopologyConstraint};
 

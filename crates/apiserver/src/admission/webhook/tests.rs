@@ -1,3 +1,5 @@
+//! Webhooks: who is asked, in which order, and what their answers do.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! What a structural schema is and is not.
+
 use serde_json::{Value, json};
 
 use super::{prune, set_defaults, type_errors, validate};

@@ -1,3 +1,5 @@
+//! What the report says of targets, growth and what was left out.
+
 use kai_core::{
     ids::{NodeId, PodId},
     plan::{Decision, Placed, Plan, Stats},

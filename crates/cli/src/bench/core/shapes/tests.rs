@@ -1,3 +1,5 @@
+//! The shapes are what their titles say.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_core::delta::{Delta, Gpus, Phase};
