@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kai_api::{PodGroup, Queue};
 use kai_convert::{Priorities, gpu_labels::GpuLabels};
-use kai_kit::{Change, Class, Key, Mirror, Process, WorkQueue, backoff::Backoff, classify, watch};
+use kai_kit::{Change, Class, Key, Lean, Mirror, Process, WorkQueue, backoff::Backoff, classify, watch};
 use kube::{Api, ResourceExt, runtime::watcher};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as latest;
@@ -253,7 +253,7 @@ fn watch_pods(
     let (complete, receiver) = latest::channel(false);
     let (jobs, book, pause) = (jobs.clone(), Arc::clone(book), options.group_pause());
     let selected = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
-    let api: Api<Pod> = Api::all(process.client.clone());
+    let api: Api<Lean<Pod>> = Api::all(process.client.clone());
     let tell = move |news| {
         let (touched, listed) = {
             let mut book = book.lock();

@@ -18,7 +18,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
 };
 use kai_clock::Clock;
-use kube::{Api, Client, Resource, api::PostParams};
+use kube::{Api, Client, Resource};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -163,7 +163,7 @@ impl Writer {
         }
         let event = self.event(&note, &key, now);
         for _ in 0..TRIES {
-            match api.create(&PostParams::default(), &event).await {
+            match writes::create(&api, self.component, &event).await {
                 Ok(_) => break,
                 Err(error) => match classify(&error) {
                     // Written before a restart, or the answer was lost.

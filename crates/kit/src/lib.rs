@@ -13,6 +13,7 @@ pub mod client;
 pub mod errors;
 pub mod events;
 pub mod health;
+pub mod lean;
 pub mod lease;
 pub mod metrics;
 pub mod mirror;
@@ -26,6 +27,7 @@ pub use self::{
     errors::{Class, classify},
     events::Recorder,
     health::Health,
+    lean::Lean,
     metrics::Metrics,
     mirror::{Change, Index, Key, Mirror},
     process::Process,

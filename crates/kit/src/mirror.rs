@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     health::Health,
+    lean::Lean,
     watch::{self, News},
 };
 
@@ -121,7 +122,7 @@ impl<K> Builder<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// Takes away what nobody will ask for, to save memory. Managed fields always go.
+    /// Takes away what nobody will ask for, to save memory.
     #[must_use]
     pub fn trim(mut self, trim: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.trim = Box::new(trim);
@@ -157,7 +158,13 @@ where
     }
 
     /// Watches in the background until cancelled.
-    pub fn start(self, api: Api<K>, config: watcher::Config, health: &Health, cancel: &CancellationToken) -> Mirror<K>
+    pub fn start(
+        self,
+        api: Api<Lean<K>>,
+        config: watcher::Config,
+        health: &Health,
+        cancel: &CancellationToken,
+    ) -> Mirror<K>
     where
         K::DynamicType: Default,
     {
@@ -169,7 +176,7 @@ where
     pub fn start_named(
         self,
         name: &str,
-        api: Api<K>,
+        api: Api<Lean<K>>,
         config: watcher::Config,
         health: &Health,
         cancel: &CancellationToken,

@@ -12,7 +12,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{backoff::Backoff, health::Health};
+use crate::{backoff::Backoff, health::Health, lean::Lean};
 
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -33,7 +33,7 @@ pub enum News<K> {
 
 /// Watches until cancelled. `name` is the condition in `health`: it holds from the first complete list on, while the watch answers.
 pub async fn run<K>(
-    api: Api<K>,
+    api: Api<Lean<K>>,
     config: watcher::Config,
     name: String,
     health: Health,
@@ -60,10 +60,10 @@ pub async fn run<K>(
                 let listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
                 tell(match event {
                     Event::Init => News::Begin,
-                    Event::InitApply(object) => News::Listed(object),
+                    Event::InitApply(object) => News::Listed(object.0),
                     Event::InitDone => News::Complete,
-                    Event::Apply(object) => News::Applied(object),
-                    Event::Delete(object) => News::Deleted(object),
+                    Event::Apply(object) => News::Applied(object.0),
+                    Event::Delete(object) => News::Deleted(object.0),
                 });
                 if listed {
                     health.ready(&name);

@@ -1,32 +1,59 @@
-//! The few ways in which components write: merge patches with an owner's name, and deletes that cannot hit the wrong object.
+//! The few ways in which components write: with an owner's name, and deletes that cannot hit the wrong object.
 
 use std::fmt::Debug;
 
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{Request, request},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::errors::{Class, classify};
+use crate::{
+    errors::{Class, classify},
+    lean::Lean,
+};
 
 /// Merge-patches an object. `manager` is shown in its managed fields.
 pub async fn merge<K>(api: &Api<K>, manager: &str, name: &str, patch: &Value) -> Result<K, kube::Error>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-    api.patch(name, &parameters, &Patch::Merge(patch)).await
+    let (parameters, patch) = (by(manager), Patch::Merge(patch));
+    send(api, Request::new(api.resource_url()).patch(name, &parameters, &patch)).await
 }
 
 /// Merge-patches the status of an object.
 pub async fn merge_status<K>(api: &Api<K>, manager: &str, name: &str, patch: &Value) -> Result<K, kube::Error>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let parameters = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
-    api.patch_status(name, &parameters, &Patch::Merge(patch)).await
+    let (parameters, patch) = (by(manager), Patch::Merge(patch));
+    send(api, Request::new(api.resource_url()).patch_subresource("status", name, &parameters, &patch)).await
+}
+
+/// Creates an object.
+pub async fn create<K>(api: &Api<K>, manager: &str, object: &K) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Serialize,
+{
+    let parameters = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+    send(api, Request::new(api.resource_url()).create(&parameters, body)).await
+}
+
+fn by(manager: &str) -> PatchParams {
+    PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() }
+}
+
+/// Sends a request whose answer is an object, which is read without its managed fields.
+async fn send<K>(api: &Api<K>, request: Result<http::Request<Vec<u8>>, request::Error>) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    api.clone().into_client().request::<Lean<K>>(request).await.map(|answer| answer.0)
 }
 
 /// Deletes exactly this object, by uid. True if it is gone or going, false if another one has its name by now.

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     batch::v1::{CronJob, Job},
 };
 use kai_kit::{
-    Process,
+    Lean, Process,
     watch::{self, News},
 };
 use kube::{Api, Resource, core::PartialObjectMeta, runtime::watcher};
@@ -37,7 +37,7 @@ fn follow<K>(process: &Process, owners: &Arc<Owners>, cancel: &CancellationToken
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Send + 'static,
 {
-    let api: Api<PartialObjectMeta<K>> = Api::all(process.client.clone());
+    let api: Api<Lean<PartialObjectMeta<K>>> = Api::all(process.client.clone());
     let name = format!("watch of {}", K::plural(&()));
     let owners = Arc::clone(owners);
     let tell = move |news: News<PartialObjectMeta<K>>| match news {

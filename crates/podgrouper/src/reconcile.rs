@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 };
 use kai_api::{PodGroup, names::annotations};
 use kai_kit::{Class, Index, Key, Mirror, Next, Process, WorkQueue, classify, errors::message, events::Kind, writes};
-use kube::{Api, api::PostParams};
+use kube::Api;
 use parking_lot::RwLock;
 
 use crate::{
@@ -153,8 +153,7 @@ impl Grouper {
         let Some(_pass) = self.turnstile.enter(format!("group {group}"), key) else { return Err(Trouble::Parked) };
         let api: Api<PodGroup> = Api::namespaced(self.process.client.clone(), &group.namespace);
         let fresh = wanted.to_pod_group(&self.options.queue_label_key, &self.options.nodepool_label_key);
-        let parameters = PostParams { field_manager: Some(self.process.component.to_owned()), ..PostParams::default() };
-        let live = match api.create(&parameters, &fresh).await {
+        let live = match writes::create(&api, self.process.component, &fresh).await {
             Ok(live) => {
                 self.numbers.groups_created.inc();
                 live

@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kai_api::SchedulingShard;
 use kai_convert::{Kind, Object};
 use kai_kit::{
-    Class, Process, classify,
+    Class, Lean, Process, classify,
     watch::{self, News},
 };
 use kube::{
@@ -104,7 +104,7 @@ impl Watches<'_> {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let tell = self.teller(kind, move |object| Some(wrap(object)));
-        let api: Api<K> = Api::all(self.process.client.clone());
+        let api: Api<Lean<K>> = Api::all(self.process.client.clone());
         let (health, cancel) = (self.process.health.clone(), self.cancel.clone());
         self.tasks.spawn(watch::run(api, watcher::Config::default(), name(kind), health, cancel, tell));
     }
@@ -115,7 +115,7 @@ impl Watches<'_> {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let tell = self.teller(kind, move |object| Some(wrap(object)));
-        let api: Api<K> = Api::all(self.process.client.clone());
+        let api: Api<Lean<K>> = Api::all(self.process.client.clone());
         let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name: name(kind) };
         self.tasks.spawn(served.follow(api, tell));
     }
@@ -127,7 +127,7 @@ impl Watches<'_> {
         });
         let gvk = GroupVersionKind::gvk("topology.node.k8s.io", "v1alpha2", "NodeResourceTopology");
         let resource = ApiResource::from_gvk_with_plural(&gvk, "noderesourcetopologies");
-        let api: Api<DynamicObject> = Api::all_with(self.process.client.clone(), &resource);
+        let api: Api<Lean<DynamicObject>> = Api::all_with(self.process.client.clone(), &resource);
         let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name: name(kind) };
         self.tasks.spawn(served.follow(api, tell));
     }
@@ -139,7 +139,7 @@ impl Watches<'_> {
                 let _ = changes.send(Change::Shard { epoch, news });
             }
         };
-        let api: Api<SchedulingShard> = Api::all(self.process.client.clone());
+        let api: Api<Lean<SchedulingShard>> = Api::all(self.process.client.clone());
         let name = "watch of SchedulingShard".to_owned();
         let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name };
         self.tasks.spawn(served.follow(api, tell));
@@ -188,7 +188,7 @@ struct Served {
 }
 
 impl Served {
-    async fn follow<K>(self, api: Api<K>, mut tell: impl FnMut(News<K>) + Send + 'static)
+    async fn follow<K>(self, api: Api<Lean<K>>, mut tell: impl FnMut(News<K>) + Send + 'static)
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -215,7 +215,7 @@ impl Served {
     }
 
     /// Watches until the kind is no longer served.
-    async fn while_served<K>(&self, api: &Api<K>, tell: &mut (impl FnMut(News<K>) + Send))
+    async fn while_served<K>(&self, api: &Api<Lean<K>>, tell: &mut (impl FnMut(News<K>) + Send))
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {

@@ -3,6 +3,7 @@
 //! One false condition means no call. A condition that cannot be evaluated counts only if none is false; then the webhook's
 //! failure policy decides. Programs are compiled once per expression and shared by all configurations that use it.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
@@ -30,7 +31,12 @@ pub(super) struct Programs {
 pub(super) struct Condition {
     expression: String,
     program: Result<Program, String>,
+    /// Of each variable, what is read of it.
+    reads: [(&'static str, Vec<Path>); 3],
 }
+
+/// Names of fields, from the outside to the inside.
+type Path = Vec<String>;
 
 /// What the conditions of a webhook say together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +73,8 @@ impl Condition {
             Ok(compiled) => compiled.map_err(|error| format!("compilation failed: {error}")),
             Err(_) => Err("compilation failed: internal error".to_owned()),
         };
-        Self { expression: expression.to_owned(), program }
-    }
-
-    /// Whether a variable may be used; its name within a text or another name counts too, which only costs time.
-    fn mentions(&self, variable: &str) -> bool {
-        self.expression.contains(variable)
+        let reads = ["object", "oldObject", "request"].map(|variable| (variable, paths(expression, variable)));
+        Self { expression: expression.to_owned(), program, reads }
     }
 
     fn evaluate(&self, context: &Context<'_>) -> Result<bool, String> {
@@ -99,26 +101,18 @@ pub(super) fn evaluate(
     if conditions.is_empty() {
         return Verdict::Matches;
     }
-    let mut context = FUNCTIONS.new_inner_scope();
-    // Translating a pod costs more than evaluating: what no condition has asked for so far is not translated.
-    let (mut object, mut old) = (Some(object), Some(old));
-    let mut request = Some(request);
+    let request = LazyCell::new(request);
     let mut errors = Vec::new();
     for condition in conditions {
-        if condition.mentions("object")
-            && let Some(object) = object.take()
-        {
-            context.add_variable_from_value("object", object.map_or(cel::Value::Null, to_cel));
-        }
-        if condition.mentions("oldObject")
-            && let Some(old) = old.take()
-        {
-            context.add_variable_from_value("oldObject", old.map_or(cel::Value::Null, to_cel));
-        }
-        if condition.mentions("request")
-            && let Some(request) = request.take()
-        {
-            context.add_variable_from_value("request", to_cel(&request()));
+        let mut context = FUNCTIONS.new_inner_scope();
+        for (variable, paths) in condition.reads.iter().filter(|(_, paths)| !paths.is_empty()) {
+            let value = match *variable {
+                "object" => object,
+                "oldObject" => old,
+                _ => Some(&*request),
+            };
+            let paths: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
+            context.add_variable_from_value(*variable, value.map_or(cel::Value::Null, |value| part(value, &paths)));
         }
         match condition.evaluate(&context) {
             Ok(true) => {}
@@ -131,6 +125,51 @@ pub(super) fn evaluate(
         [one] => Verdict::Fails(one.clone()),
         many => Verdict::Fails(format!("[{}]", many.join(", "))),
     }
+}
+
+/// Which fields of a variable an expression may read. Found in its text: what stands in a literal counts too, which only costs time.
+fn paths(expression: &str, variable: &str) -> Vec<Path> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut paths = Vec::new();
+    for (place, _) in expression.match_indices(variable) {
+        let before = &expression[..place];
+        let mut rest = &expression[place + variable.len()..];
+        // Part of another word, or a field of something else.
+        if before.ends_with(is_word) || before.trim_end().ends_with('.') || rest.starts_with(is_word) {
+            continue;
+        }
+        let mut path = Vec::new();
+        while let Some(after) = rest.trim_start().strip_prefix('.').map(str::trim_start) {
+            let end = after.find(|c| !is_word(c)).unwrap_or(after.len());
+            if end == 0 {
+                break;
+            }
+            path.push(after[..end].to_owned());
+            rest = &after[end..];
+        }
+        paths.push(path);
+    }
+    paths
+}
+
+/// What the paths lead to, and nothing else: translating a whole pod costs more than everything that is asked about it.
+fn part(value: &Value, paths: &[&[String]]) -> cel::Value {
+    let Value::Object(map) = value else { return to_cel(value) };
+    if paths.iter().any(|path| path.is_empty()) {
+        return to_cel(value);
+    }
+    let mut entries = HashMap::new();
+    for (key, value) in map {
+        let inner: Vec<&[String]> = paths
+            .iter()
+            .filter_map(|path| path.split_first().filter(|(first, _)| *first == key))
+            .map(|(_, rest)| rest)
+            .collect();
+        if !inner.is_empty() {
+            entries.insert(Key::String(Arc::new(key.clone())), part(value, &inner));
+        }
+    }
+    cel::Value::Map(Map { map: Arc::new(entries) })
 }
 
 /// JSON as CEL sees it: whole numbers are `int`, keys stay as they are. As deep as JSON is parsed, which is bounded.
@@ -202,6 +241,26 @@ mod tests {
         for expression in ["object.spec.(", "1", "nothing.known", "object.spec.schedulerName > 3", "1/0 == 1"] {
             assert!(matches!(verdict(&[expression]), Verdict::Fails(_)), "{expression}");
         }
+    }
+
+    #[test]
+    fn only_what_is_read_is_translated() {
+        let read = |expression, variable| {
+            paths(expression, variable).iter().map(|path| path.join("/")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            read("object.spec.schedulerName == 'a' && has(object.metadata.labels)", "object"),
+            "spec/schedulerName metadata/labels"
+        );
+        assert_eq!(read("object . spec . x[0].y == 1", "object"), "spec/x");
+        assert_eq!(read("object == null || oldObject.a == 1 || request.object.spec.b == 2", "object"), "");
+        assert_eq!(paths("request.object.a == objects.b", "object"), Vec::<Path>::new());
+        assert_eq!(paths("object.?spec == 1", "object"), vec![Path::new()]);
+        let value = json!({"spec": {"a": 1, "b": 2}, "status": 3});
+        let path = ["spec".to_owned(), "a".to_owned()];
+        let cel::Value::Map(map) = part(&value, &[&path]) else { panic!("not a map") };
+        assert_eq!(map.map.len(), 1);
+        assert_eq!(cel::Value::Map(map), to_cel(&json!({"spec": {"a": 1}})));
     }
 
     #[test]

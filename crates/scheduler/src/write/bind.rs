@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kai_api::{BindRequest, names::bind_phases};
 use kai_convert::{Veto, decision};
-use kai_kit::{Class, classify, errors::message, events::Kind};
+use kai_kit::{Class, classify, errors::message, events::Kind, writes};
 use kube::{
     Api,
-    api::{DeleteParams, PostParams, Preconditions},
+    api::{DeleteParams, Preconditions},
 };
 use tokio::time::Instant;
 
@@ -85,7 +85,7 @@ impl Attempt<'_> {
             let _ = self.delete(previous).await;
         }
         while *self.around.leads.borrow() && begun.elapsed() < INSIST {
-            match self.api.create(&PostParams::default(), &self.bind.request.object).await {
+            match writes::create(self.api, self.around.process.component, &self.bind.request.object).await {
                 Ok(made) => return Bound::There(Box::new(made)),
                 Err(error) => match classify(&error) {
                     Class::Exists => match self.api.get_opt(self.name()).await {

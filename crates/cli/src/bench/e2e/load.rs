@@ -18,8 +18,11 @@ const CREATORS: usize = 16;
 /// How long a round may go without a pod that is bound.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How long simulated nodes let a container run.
+/// How long simulated nodes let a container run, and how long they take to start it.
 const RUN: &str = "lab.kai/run-seconds";
+const START: &str = "lab.kai/start-seconds";
+/// Longer than any round: what nodes do after a pod is bound is not what is measured.
+const LATER: &str = "3600";
 
 /// What the pods of a round ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +59,9 @@ pub fn pod_name(number: u32) -> String {
 
 fn template(kind: Kind, scheduler: &str) -> Value {
     let (annotations, limits) = match kind {
-        Kind::Whole => (json!({ RUN: "forever" }), json!({ "nvidia.com/gpu": "1" })),
+        Kind::Whole => (json!({ RUN: "forever", START: LATER }), json!({ "nvidia.com/gpu": "1" })),
         Kind::Half => (json!({ RUN: "forever", annotations::GPU_FRACTION: "0.5" }), json!({})),
-        Kind::Gang => (json!({ RUN: "forever" }), json!({ "nvidia.com/gpu": GPUS.to_string() })),
+        Kind::Gang => (json!({ RUN: "forever", START: LATER }), json!({ "nvidia.com/gpu": GPUS.to_string() })),
     };
     json!({
         "metadata": {
