@@ -31,7 +31,10 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Builds etcd, kube-apiserver, kube-controller-manager, kubelet and kubectl into the cache.
-    Build,
+    Build {
+        /// Also these programs of Kubernetes, such as `kube-scheduler` for `kai bench e2e`.
+        also: Vec<String>,
+    },
     /// Starts a control plane and runs it until Ctrl-C or `down`.
     Up {
         /// Adds a real kubelet on containerd; needs root.
@@ -45,7 +48,10 @@ pub enum Action {
 /// Does it.
 pub fn run(action: &Action) -> Result<()> {
     match action {
-        Action::Build => build(),
+        Action::Build { also } => {
+            build()?;
+            build_also(also)
+        }
         Action::Up { node } => {
             build()?;
             let arguments: &[&str] = if *node { &["up", "--node"] } else { &["up"] };
@@ -72,6 +78,23 @@ pub fn build() -> Result<()> {
     for (index, name) in missing.iter().enumerate() {
         eprintln!("    building {name} ({} of {})", index + 1, missing.len());
         build_program(name, &folder)?;
+    }
+    Ok(())
+}
+
+/// Builds programs that no test needs, beside the others.
+fn build_also(names: &[String]) -> Result<()> {
+    let folder = programs::built_folder()?;
+    for name in names {
+        if !name.starts_with("kube") || name.contains(['/', '.']) {
+            bail!("`{name}` is no program of Kubernetes\nhint: such as `kube-scheduler`");
+        }
+        if !folder.join(name).is_file() {
+            check_go()?;
+            fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
+            build_program(name, &folder)?;
+        }
+        eprintln!("    {name}: {}", folder.join(name).display());
     }
     Ok(())
 }
