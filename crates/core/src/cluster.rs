@@ -88,7 +88,9 @@ pub struct Cluster {
     /// What is wrong with queues, nodes and topologies, by kind and name.
     pub complaints: std::collections::BTreeMap<(String, String), String>,
     /// Nodes whose ledger changed, in order: rankings catch up from it.
-    pub journal: crate::journal::Journal,
+    pub journal: crate::journal::Journal<NodeId>,
+    /// Pods whose place changed, in order: the census catches up from it.
+    pub moves: crate::journal::Journal<PodId>,
     /// Counts changes of what nodes are, as opposed to what is on them.
     pub nodes_version: u64,
     /// Whether the order of nodes by name is out of date.
@@ -117,6 +119,12 @@ impl Cluster {
     /// Takes back whatever the last cycle did virtually.
     pub fn settle(&mut self) {
         self.rollback(0);
+    }
+
+    /// Cuts journals that are longer than looking at everything anew.
+    pub(crate) fn trim_journals(&mut self) {
+        self.journal.trim(self.nodes.len() + 1024);
+        self.moves.trim(self.pods.len() / 4 + 1024);
     }
 
     /// The node of a name, if it is known.

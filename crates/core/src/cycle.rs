@@ -136,7 +136,7 @@ impl<'a> Cycle<'a> {
         cluster.refresh_tree();
         cluster.refresh_ranks();
         cluster.refresh_terminating(now, policy.stuck_after);
-        cluster.journal.trim(cluster.nodes.len());
+        cluster.trim_journals();
         let memories = cluster.gpu_memories();
         let lasting = cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
         let mut cycle = Self {

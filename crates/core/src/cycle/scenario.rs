@@ -133,10 +133,10 @@ impl Cycle<'_> {
     }
 
     /// Whether the beneficiary would find a place if everybody left that may be made to leave.
-    pub(super) fn fits_without(&mut self, beneficiary: GroupId, batches: &[Batch]) -> bool {
+    pub(super) fn fits_without<'b>(&mut self, beneficiary: GroupId, batches: impl Iterator<Item = &'b Batch>) -> bool {
         self.plan.stats.simulations += 1;
         let checkpoint = self.cluster.checkpoint();
-        for pod in batches.iter().flat_map(|batch| &batch.pods) {
+        for pod in batches.flat_map(|batch| &batch.pods) {
             self.cluster.evict(*pod);
         }
         let steps = self.tasks().to_place(beneficiary);
