@@ -15,6 +15,7 @@ mod consolidate;
 mod fairness;
 mod gang;
 mod min_runtime;
+mod objections;
 mod order;
 mod placement;
 mod preempt;
@@ -85,6 +86,8 @@ pub struct Memory {
     largest: FxHashMap<QueueId, (u32, i128)>,
     /// By class: whether some node would hold its pods if it were empty, and the version of the nodes that is of.
     possible: FxHashMap<ClassId, (u64, bool)>,
+    /// By class that waits: what each node has against it.
+    objections: FxHashMap<ClassId, objections::Objections>,
     /// The policy all this was made for.
     policy: Option<Policy>,
     trees: crate::topology::Trees,

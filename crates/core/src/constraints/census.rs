@@ -114,12 +114,13 @@ impl Census {
 
     /// Counts the pods that moved since the last time.
     pub fn catch_up(&mut self, cluster: &Cluster) {
-        match self.read.and_then(|bookmark| cluster.moves.since(bookmark)) {
-            Some(moved) => moved.iter().for_each(|pod| self.recount(cluster, *pod)),
-            None => {
-                *self = Self::default();
-                (0..cluster.pods.len()).for_each(|pod| self.count_pod(cluster, PodId::of(pod)));
+        if let Some(moved) = self.read.and_then(|bookmark| cluster.moves.since(bookmark)) {
+            for pod in moved {
+                self.recount(cluster, *pod);
             }
+        } else {
+            *self = Self::default();
+            (0..cluster.pods.len()).for_each(|pod| self.count_pod(cluster, PodId::of(pod)));
         }
         if self.read.is_none() || self.discouraged.0 != cluster.nodes_version {
             let soft = cluster

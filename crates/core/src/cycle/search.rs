@@ -311,8 +311,8 @@ impl Cycle<'_> {
             return None;
         }
         let batches: Vec<&Batch> = chosen.iter().map(|place| &attempt.taken[*place]).collect();
-        let groups: FxHashSet<GroupId> = batches.iter().map(|batch| batch.group).collect();
-        if groups.len() > search.most_groups {
+        let groups = || batches.iter().map(|batch| batch.group).collect::<FxHashSet<GroupId>>().len();
+        if batches.len() > search.most_groups && groups() > search.most_groups {
             count(&mut attempt.refusals, VictimRefusal::TooManyMoves);
             return None;
         }
