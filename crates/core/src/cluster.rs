@@ -49,7 +49,7 @@ pub struct Cluster {
     pub words: Words,
     /// All nodes, gone ones too while pods name them.
     pub nodes: Vec<Node>,
-    node_ids: FxHashMap<Box<str>, NodeId>,
+    node_ids: NameTable,
     /// All queues.
     pub queues: Vec<Queue>,
     queue_ids: FxHashMap<Box<str>, QueueId>,
@@ -130,7 +130,7 @@ impl Cluster {
     /// The node of a name, if it is known.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<NodeId> {
-        self.node_ids.get(name).copied()
+        self.node_ids.find(name, |id| &self.nodes[id as usize].name).map(NodeId)
     }
 
     /// The queue of a name, if it is known.
@@ -281,4 +281,13 @@ impl Cluster {
         let pod = &self.pods[pod.index()];
         pod.place.status == Status::Pending || pod.is_evicted()
     }
+}
+
+/// Adds to a list that is as long as the cluster is large. Its memory grows by an eighth at a time: twofold growth would leave a third of it
+/// empty on average.
+fn push_frugally<T>(list: &mut Vec<T>, item: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 8 + 8);
+    }
+    list.push(item);
 }
