@@ -33,6 +33,7 @@ mod stale;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod victims;
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -10,6 +10,7 @@
 mod node_choice;
 mod objections;
 mod regressions;
+mod traits;
 mod unconfirmed;
 mod undo;
 mod victim_search;
