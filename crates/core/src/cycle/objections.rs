@@ -98,7 +98,7 @@ fn objection(cluster: &Cluster, policy: &Policy, class: ClassId, node: &Node) ->
     if let Err(refusal) = suits(cluster, class, node, policy) {
         return Some(refusal);
     }
-    match node.shortage(class) {
+    match node.shortage(class, &cluster.words) {
         Some((Resource::PODS, _)) => return Some(NodeRefusal::PodSlots),
         Some((resource, missing)) => return Some(NodeRefusal::Short(resource, missing)),
         None => {}

@@ -190,8 +190,13 @@ impl Cycle<'_> {
         let names = ["CPU cores", "memory", "GPUs", "pods", "ephemeral storage"];
         let fixed_places =
             (0..fixed::COUNT).map(|place| (names[place], Resource::Fixed(u8::try_from(place).unwrap_or(0))));
-        let extended =
-            class.amounts.extended.iter().map(|(word, _)| (self.cluster.word(*word), Resource::Extended(*word)));
+        let mut extended: Vec<(&str, Resource)> = class
+            .amounts
+            .extended
+            .iter()
+            .map(|(word, _)| (self.cluster.word(*word), Resource::Extended(*word)))
+            .collect();
+        extended.sort_unstable_by_key(|(name, _)| *name);
         for (name, resource) in fixed_places.chain(extended) {
             let (wanted, most) = (class.amounts.of(resource), largest.of(resource));
             if wanted > most {
