@@ -19,7 +19,6 @@ mod up;
 
 use std::process::ExitCode;
 
-pub use bench::core::heap::{HeapCounter, count_heap_with};
 use clap::{Parser, Subcommand};
 
 use crate::component::Alone;

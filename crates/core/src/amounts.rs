@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::ids::Word;
+use crate::{cluster::words::Words, ids::Word};
 
 /// Millionths of one GPU: the unit in which queues count GPUs.
 pub const GPU: i64 = 1_000_000;
@@ -111,15 +111,17 @@ impl Amounts {
             && request.extended.iter().all(|(word, wanted)| *wanted <= self.extended(*word))
     }
 
-    /// The first resource of which `request` asks more than there is, with the amount that is missing.
+    /// The first resource of which `request` asks more than there is, with the amount that is missing. Of extended resources the first by
+    /// name: the order of words is that of arrival.
     #[must_use]
-    pub fn shortage(&self, request: &Self) -> Option<(Resource, i64)> {
+    pub fn shortage(&self, request: &Self, words: &Words) -> Option<(Resource, i64)> {
         let fixed = self.fixed.iter().zip(request.fixed).position(|(free, wanted)| wanted > 0 && wanted > *free);
         if let Some(place) = fixed {
             let missing = request.fixed[place] - self.fixed[place];
             return Some((Resource::Fixed(u8::try_from(place).unwrap_or(0)), missing));
         }
-        let short = request.extended.iter().find(|(word, wanted)| *wanted > self.extended(*word));
+        let short = request.extended.iter().filter(|(word, wanted)| *wanted > self.extended(*word));
+        let short = short.min_by_key(|(word, _)| words.text(*word));
         short.map(|(word, wanted)| (Resource::Extended(*word), wanted - self.extended(*word)))
     }
 }

@@ -49,7 +49,7 @@ pub struct Cluster {
     pub words: Words,
     /// All nodes, gone ones too while pods name them.
     pub nodes: Vec<Node>,
-    node_ids: FxHashMap<Box<str>, NodeId>,
+    node_ids: NameTable,
     /// All queues.
     pub queues: Vec<Queue>,
     queue_ids: FxHashMap<Box<str>, QueueId>,
@@ -88,7 +88,9 @@ pub struct Cluster {
     /// What is wrong with queues, nodes and topologies, by kind and name.
     pub complaints: std::collections::BTreeMap<(String, String), String>,
     /// Nodes whose ledger changed, in order: rankings catch up from it.
-    pub journal: crate::journal::Journal,
+    pub journal: crate::journal::Journal<NodeId>,
+    /// Pods whose place changed, in order: the census catches up from it.
+    pub moves: crate::journal::Journal<PodId>,
     /// Counts changes of what nodes are, as opposed to what is on them.
     pub nodes_version: u64,
     /// Whether the order of nodes by name is out of date.
@@ -119,10 +121,16 @@ impl Cluster {
         self.rollback(0);
     }
 
+    /// Cuts journals that are longer than looking at everything anew.
+    pub(crate) fn trim_journals(&mut self) {
+        self.journal.trim(self.nodes.len() + 1024);
+        self.moves.trim(self.pods.len() / 4 + 1024);
+    }
+
     /// The node of a name, if it is known.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<NodeId> {
-        self.node_ids.get(name).copied()
+        self.node_ids.find(name, |id| &self.nodes[id as usize].name).map(NodeId)
     }
 
     /// The queue of a name, if it is known.
@@ -273,4 +281,13 @@ impl Cluster {
         let pod = &self.pods[pod.index()];
         pod.place.status == Status::Pending || pod.is_evicted()
     }
+}
+
+/// Adds to a list that is as long as the cluster is large. Its memory grows by an eighth at a time: twofold growth would leave a third of it
+/// empty on average.
+fn push_frugally<T>(list: &mut Vec<T>, item: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 8 + 8);
+    }
+    list.push(item);
 }

@@ -15,6 +15,7 @@ mod consolidate;
 mod fairness;
 mod gang;
 mod min_runtime;
+mod objections;
 mod order;
 mod placement;
 mod preempt;
@@ -32,6 +33,7 @@ mod stale;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod victims;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -85,6 +87,8 @@ pub struct Memory {
     largest: FxHashMap<QueueId, (u32, i128)>,
     /// By class: whether some node would hold its pods if it were empty, and the version of the nodes that is of.
     possible: FxHashMap<ClassId, (u64, bool)>,
+    /// By class that waits: what each node has against it.
+    objections: FxHashMap<ClassId, objections::Objections>,
     /// The policy all this was made for.
     policy: Option<Policy>,
     trees: crate::topology::Trees,
@@ -136,7 +140,7 @@ impl<'a> Cycle<'a> {
         cluster.refresh_tree();
         cluster.refresh_ranks();
         cluster.refresh_terminating(now, policy.stuck_after);
-        cluster.journal.trim(cluster.nodes.len());
+        cluster.trim_journals();
         let memories = cluster.gpu_memories();
         let lasting = cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
         let mut cycle = Self {

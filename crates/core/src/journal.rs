@@ -1,11 +1,9 @@
-//! Nodes whose ledgers changed, in order. Indexes over nodes read on from where they stopped, so that each pays only for what changed.
+//! What changed, in order. Indexes read on from where they stopped, so that each pays only for what changed.
 
-use crate::ids::NodeId;
-
-/// The nodes that changed.
-#[derive(Debug, Default)]
-pub struct Journal {
-    entries: Vec<NodeId>,
+/// The things that changed: nodes whose ledgers did, or pods whose places did.
+#[derive(Debug)]
+pub struct Journal<T> {
+    entries: Vec<T>,
     epoch: u64,
 }
 
@@ -16,10 +14,16 @@ pub struct Bookmark {
     read: usize,
 }
 
-impl Journal {
+impl<T> Default for Journal<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), epoch: 0 }
+    }
+}
+
+impl<T> Journal<T> {
     /// Notes a change.
-    pub fn push(&mut self, node: NodeId) {
-        self.entries.push(node);
+    pub fn push(&mut self, changed: T) {
+        self.entries.push(changed);
     }
 
     /// The end of the journal.
@@ -28,15 +32,15 @@ impl Journal {
         Bookmark { epoch: self.epoch, read: self.entries.len() }
     }
 
-    /// What changed since a bookmark; `None` if the journal no longer reaches back so far: look at every node.
+    /// What changed since a bookmark; `None` if the journal no longer reaches back so far: look at everything.
     #[must_use]
-    pub fn since(&self, bookmark: Bookmark) -> Option<&[NodeId]> {
+    pub fn since(&self, bookmark: Bookmark) -> Option<&[T]> {
         if bookmark.epoch == self.epoch { self.entries.get(bookmark.read..) } else { None }
     }
 
-    /// Forgets what was noted if it is long compared to the number of nodes.
-    pub fn trim(&mut self, nodes: usize) {
-        if self.entries.len() > 4 * nodes + 1024 {
+    /// Forgets what was noted if it is longer than this.
+    pub fn trim(&mut self, most: usize) {
+        if self.entries.len() > most {
             self.entries.clear();
             self.epoch += 1;
         }

@@ -51,11 +51,19 @@ fn trouble_with(pod: &Pod, node: &Node, predicates: bool) -> Option<String> {
     if !selects(&pod.constraints, node) {
         return Some("does not match its selector or affinity".to_owned());
     }
-    let repelled = node.taints.iter().find(|taint| {
+    repelling_taint(pod, node).map(|taint| format!("has taint `{}`", taint.key))
+}
+
+/// Whether a pod tolerates every taint of a node that keeps pods away.
+pub(crate) fn is_tolerated(pod: &Pod, node: &Node) -> bool {
+    repelling_taint(pod, node).is_none()
+}
+
+fn repelling_taint<'a>(pod: &Pod, node: &'a Node) -> Option<&'a kai_core::delta::Taint> {
+    node.taints.iter().find(|taint| {
         taint.effect != TaintEffect::PreferNoSchedule
             && !pod.constraints.tolerations.iter().any(|toleration| tolerates(toleration, taint))
-    });
-    repelled.map(|taint| format!("has taint `{}`", taint.key))
+    })
 }
 
 fn mig_trouble(pod: &Pod, node: &Node) -> Option<&'static str> {
@@ -71,7 +79,7 @@ fn mig_trouble(pod: &Pod, node: &Node) -> Option<&'static str> {
     }
 }
 
-fn selects(constraints: &Constraints, node: &Node) -> bool {
+pub(crate) fn selects(constraints: &Constraints, node: &Node) -> bool {
     let selector = constraints.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
     let affinity = match constraints.node_affinity.as_deref() {
         None | Some([]) => true,
@@ -86,7 +94,7 @@ fn matches(term: &Term, node: &Node) -> bool {
     !(term.labels.is_empty() && term.names.is_empty()) && labels && names
 }
 
-fn holds(expression: &Expression, value: Option<&String>) -> bool {
+pub(crate) fn holds(expression: &Expression, value: Option<&String>) -> bool {
     let number = |text: &String| text.parse::<i64>().ok();
     let bound = expression.values.first().and_then(number);
     match expression.operator {

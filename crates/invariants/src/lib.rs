@@ -10,6 +10,7 @@
 //!
 //! The crate must not know: input and output, clocks, Kubernetes.
 
+pub mod apart;
 pub mod capacity;
 pub mod cycle;
 pub mod determinism;
@@ -23,10 +24,13 @@ pub mod ledgers;
 pub mod limits;
 pub mod loops;
 pub mod members;
+pub mod neighbours;
+pub mod ports;
 pub mod quota;
 pub mod reasons;
 pub mod records;
 pub mod sample;
+pub mod spread;
 pub mod topology;
 pub mod victims;
 
@@ -60,7 +64,8 @@ pub type Planner<'a> = &'a dyn Fn(&mut Cluster, Time, &Policy) -> Plan;
 type Check = fn(&Cycle<'_>) -> Vec<Violation>;
 
 /// The properties of a single plan.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 15] = [
+    apart::check,
     capacity::check,
     devices::check,
     eligible::check,
@@ -68,9 +73,11 @@ const CHECKS: [Check; 12] = [
     gangs::check,
     limits::check,
     members::check,
+    ports::check,
     quota::check,
     reasons::check,
     records::check,
+    spread::check,
     topology::check,
     victims::check,
 ];

@@ -2,17 +2,13 @@
 
 use std::process::ExitCode;
 
+use kai_heap::Counting;
 use mimalloc::MiMalloc;
 
-/// Objects here are many small strings: `kai bench lab` spends a third of its time in the system's allocator.
-#[cfg(not(feature = "count-heap"))]
+/// Objects here are many small strings: `kai bench lab` spends a third of its time in the system's allocator. What it gives out is counted for
+/// `kai bench core`.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
-
-/// The same, counting: see the feature.
-#[cfg(feature = "count-heap")]
-#[global_allocator]
-static ALLOCATOR: cap::Cap<MiMalloc> = cap::Cap::new(MiMalloc, usize::MAX);
+static ALLOCATOR: Counting<MiMalloc> = Counting(MiMalloc);
 
 fn main() -> ExitCode {
     // Two providers in the graph would make rustls panic at first use; there is one, and it is named here.
@@ -20,10 +16,5 @@ fn main() -> ExitCode {
         eprintln!("error: another TLS provider is installed already");
         return ExitCode::FAILURE;
     }
-    #[cfg(feature = "count-heap")]
-    kai_cli::count_heap_with(kai_cli::HeapCounter {
-        live: || ALLOCATOR.allocated(),
-        most: || ALLOCATOR.max_allocated(),
-    });
     kai_cli::run()
 }

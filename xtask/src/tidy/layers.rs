@@ -15,6 +15,7 @@ const SCHEDULER: &[&str] = &["kai-quantity", "kai-clock", "kai-core", "kai-trace
 const LAYERS: &[(&str, &str, &[&str])] = &[
     ("pure", "kai-quantity", &[]),
     ("pure", "kai-clock", &[]),
+    ("pure", "kai-heap", &[]),
     ("pure", "kai-core", &[]),
     ("pure", "kai-trace", &["kai-core"]),
     ("pure", "kai-invariants", &["kai-core"]),
@@ -37,6 +38,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &[
             "kai-quantity",
             "kai-clock",
+            "kai-heap",
             "kai-core",
             "kai-trace",
             "kai-invariants",
@@ -55,7 +57,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "kai-lab",
         ],
     ),
-    ("programs", "kai", &["kai-cli"]),
+    ("programs", "kai", &["kai-heap", "kai-cli"]),
     (
         "beside",
         "kai-tests",
@@ -84,6 +86,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
 const PURE: &[(&str, &[&str])] = &[
     ("kai-quantity", &["thiserror"]),
     ("kai-clock", &["jiff", "tokio"]),
+    ("kai-heap", &[]),
     ("kai-core", &["fixedbitset", "rustc-hash", "serde", "smallvec"]),
 ];
 

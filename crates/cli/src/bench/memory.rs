@@ -10,16 +10,6 @@ pub fn resident_bytes_of(process: u32) -> Option<u64> {
     field(&process.to_string(), "VmRSS:")
 }
 
-/// The most bytes that were resident at once since [`forget_peak`].
-pub fn peak_resident_bytes() -> Option<u64> {
-    field("self", "VmHWM:")
-}
-
-/// Lets the peak begin anew at what is resident now; `None` where the kernel does not do that.
-pub fn forget_peak() -> Option<()> {
-    std::fs::write("/proc/self/clear_refs", "5").ok()
-}
-
 fn field(process: &str, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;

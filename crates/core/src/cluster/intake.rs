@@ -34,6 +34,7 @@ impl Cluster {
             Delta::DeviceResourceGone(name) => self.forget_device_resource(&name),
             Delta::PodLeaves { uid, since } => self.pod_leaves(&uid, since),
         }
+        self.trim_journals();
     }
 
     /// The queue of a name, made if only its name is known.

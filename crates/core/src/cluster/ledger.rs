@@ -52,7 +52,9 @@ impl Cluster {
                 }
                 Some(Undo::Move(pod)) => self.rejoin(pod),
                 Some(Undo::Return(pod)) => self.part(pod),
-                Some(Undo::Fact(pod, fact)) => self.pods[pod.index()].fact = fact,
+                Some(Undo::Fact(pod, fact)) => {
+                    self.set_fact(pod, fact);
+                }
                 None => return,
             }
         }
@@ -98,15 +100,21 @@ impl Cluster {
 
     /// From now on the eviction of a pod is a fact: later steps of the cycle do not place it again.
     pub fn confirm_eviction(&mut self, pod: PodId) {
-        let fact = std::mem::replace(&mut self.pods[pod.index()].fact, Status::Releasing);
+        let fact = self.set_fact(pod, Status::Releasing);
         self.log.entries.push(Undo::Fact(pod, fact));
     }
 
     /// Takes back an eviction that had been made a fact: the pod stands as it did.
     pub fn revoke_eviction(&mut self, pod: PodId, fact: Status) {
-        let confirmed = std::mem::replace(&mut self.pods[pod.index()].fact, fact);
+        let confirmed = self.set_fact(pod, fact);
         self.log.entries.push(Undo::Fact(pod, confirmed));
         self.restore(pod);
+    }
+
+    /// Sets how a pod stood before the cycle, and returns what was noted of it. An evicted pod counts nowhere, one that is known to leave does.
+    fn set_fact(&mut self, pod: PodId, fact: Status) -> Status {
+        self.moves.push(pod);
+        std::mem::replace(&mut self.pods[pod.index()].fact, fact)
     }
 
     /// Separates a pod from the place it leaves. That place stays entered in the node's ledger: only the counts of podset and queue move.
@@ -242,6 +250,7 @@ impl Cluster {
             }
         }
         self.journal.push(node_id);
+        self.moves.push(id);
     }
 
     /// Enters or removes a pod's place in the counts of its podset and the ledgers of its queues.

@@ -14,7 +14,7 @@
 use crate::{
     amounts::{Amounts, GPU, Resource, Shares, fixed},
     claims::Served,
-    cluster::{class::Class, numa::NumaState, status::Status},
+    cluster::{class::Class, numa::NumaState, status::Status, words::Words},
     delta::{Device, DeviceRef, Gpus, MigStrategy, TaintEffect, Unavailable},
     ids::{ClaimId, PodId, Word},
 };
@@ -250,8 +250,8 @@ impl Node {
 
     /// The first resource that is short for a request, and by how much.
     #[must_use]
-    pub fn shortage(&self, class: &Class) -> Option<(Resource, i64)> {
-        self.future.shortage(&class.amounts)
+    pub fn shortage(&self, class: &Class, words: &Words) -> Option<(Resource, i64)> {
+        self.future.shortage(&class.amounts, words)
     }
 
     /// Enters (`times` = 1) or removes (−1) a pod's ordinary resources and whole GPUs.

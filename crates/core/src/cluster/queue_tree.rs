@@ -31,11 +31,17 @@ impl Cluster {
     /// The two queues to compare: the children of the lowest common ancestor on the way to `one` and to `other`. `None` if they are one.
     #[must_use]
     pub fn leveled(&self, one: QueueId, other: QueueId) -> Option<(QueueId, QueueId)> {
-        let mut left: smallvec::SmallVec<[QueueId; 8]> = self.chain(one).collect();
-        let mut right: smallvec::SmallVec<[QueueId; 8]> = self.chain(other).collect();
-        while let (Some(a), Some(b)) = (left.pop(), right.pop()) {
-            if a != b {
-                return Some((a, b));
+        let (mut one, mut other) = (one, other);
+        let (depth, other_depth) = (self.chain(one).count(), self.chain(other).count());
+        let level = depth.min(other_depth);
+        // Ancestors at the same depth, then both upwards until they have one parent: a queue that is the other's ancestor has no sibling.
+        one = self.chain(one).nth(depth - level)?;
+        other = self.chain(other).nth(other_depth - level)?;
+        while one != other {
+            let parents = (self.queues[one.index()].parent, self.queues[other.index()].parent);
+            match parents {
+                (Some(a), Some(b)) if a != b => (one, other) = (a, b),
+                _ => return Some((one, other)),
             }
         }
         None

@@ -2,19 +2,20 @@
 //! however many pods and nodes there are.
 //!
 //! ```text
-//!   journal ─▶ nodes that changed ─▶ what each contributes ─▶ sums per domain, ports per node, holders of claims
-//!                                                               ▲
+//!   journal ─▶ pods that moved ─▶ what each contributes ─▶ sums per domain, ports per node, holders of claims
+//!                                                            ▲
 //!   prepare(pod): reads on, and counts what the class asks for the first time
 //! ```
 //!
-//! A node's contribution is written down when it is counted; when the node changes it is taken back and counted anew.
+//! A pod's contribution is written down when it is counted; when the pod moves it is taken back and counted anew. A node that
+//! changes takes its pods out and in again, so they are among those that moved.
 //! After [`Census::prepare`] questions about that pod are answered as the cluster was then: prepare again after each
 //! change.
 
 use std::sync::Arc;
 
-use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::{
     cluster::{Cluster, pod::Pod},
@@ -42,7 +43,10 @@ pub struct Census {
     pub(super) enrolled: FxHashMap<(ClassId, Word), Arc<Enrolled>>,
     /// The rules that speak of a pod, by namespace and label set.
     pub(super) spoken_of: FxHashMap<(Word, u32), Box<[u32]>>,
-    pub(super) records: Vec<Record>,
+    /// What pods contribute; those that contribute nothing are not listed.
+    records: FxHashMap<PodId, Record>,
+    /// The ports that pods take, by node.
+    pub(super) ports: FxHashMap<NodeId, Vec<Port>>,
     pub(super) claims: FxHashMap<Word, u32>,
     /// Nodes with taints that only discourage, at a state of the nodes.
     pub(super) discouraged: (u64, Vec<NodeId>),
@@ -68,11 +72,11 @@ pub(super) struct Enrolled {
     pub(super) spread: usize,
 }
 
-/// What a node contributes.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    contributions: Vec<Contribution>,
-    pub(super) ports: Vec<Port>,
+/// What a pod contributes, and where.
+#[derive(Debug)]
+struct Record {
+    node: NodeId,
+    contributions: SmallVec<[Contribution; 1]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +86,7 @@ enum Contribution {
     Pulling(u32, Word, i32),
     Spread(u32),
     Claim(Word),
+    Port(Port),
 }
 
 /// Enough for the pending pods of a large cluster; beyond it the list starts anew.
@@ -107,25 +112,17 @@ impl Census {
         }
     }
 
-    /// Counts the nodes that changed since the last time.
+    /// Counts the pods that moved since the last time.
     pub fn catch_up(&mut self, cluster: &Cluster) {
-        let changed = self.read.and_then(|bookmark| cluster.journal.since(bookmark));
-        let every = cluster.nodes.len().max(self.records.len());
-        self.records.resize_with(every, Record::default);
-        match changed {
-            Some([]) => {}
-            Some(nodes) => {
-                let mut seen = FixedBitSet::with_capacity(every);
-                for node in nodes.iter().filter(|node| node.index() < every) {
-                    if !seen.put(node.index()) {
-                        self.recount(cluster, *node);
-                    }
-                }
+        if let Some(moved) = self.read.and_then(|bookmark| cluster.moves.since(bookmark)) {
+            for pod in moved {
+                self.recount(cluster, *pod);
             }
-            None => (0..every).for_each(|node| self.recount(cluster, NodeId::of(node))),
+        } else {
+            *self = Self::default();
+            (0..cluster.pods.len()).for_each(|pod| self.count_pod(cluster, PodId::of(pod)));
         }
-        self.read = Some(cluster.journal.end());
-        if changed.is_none() || self.discouraged.0 != cluster.nodes_version {
+        if self.read.is_none() || self.discouraged.0 != cluster.nodes_version {
             let soft = cluster
                 .nodes
                 .iter()
@@ -133,30 +130,29 @@ impl Census {
                 .filter(|(_, node)| node.taints.iter().any(|taint| taint.effect == TaintEffect::PreferNoSchedule));
             self.discouraged = (cluster.nodes_version, soft.map(|(place, _)| NodeId::of(place)).collect());
         }
+        self.read = Some(cluster.moves.end());
     }
 
-    /// Takes back what a node contributed and counts it anew.
-    fn recount(&mut self, cluster: &Cluster, node: NodeId) {
-        let mut contributions = std::mem::take(&mut self.records[node.index()].contributions);
-        for contribution in contributions.drain(..) {
-            self.apply(cluster, node, contribution, -1);
-        }
-        self.records[node.index()] = Record { contributions, ports: Vec::new() };
-        let Some(described) = cluster.nodes.get(node.index()) else { return };
-        for (index, id) in described.pods.iter().enumerate() {
-            let pod = &cluster.pods[id.index()];
-            // A moved pod is listed where it leaves too, and twice where it leaves and returns.
-            let again = cluster.leaving.contains_key(id) && described.pods[..index].contains(id);
-            if !again && pod.place.node == Some(node) && counts(pod) {
-                self.count_pod(cluster, node, pod);
+    /// Takes back what a pod contributed and counts it anew.
+    fn recount(&mut self, cluster: &Cluster, pod: PodId) {
+        if let Some(Record { node, contributions }) = self.records.remove(&pod) {
+            for contribution in contributions {
+                self.apply(cluster, node, contribution, -1);
             }
         }
+        self.count_pod(cluster, pod);
     }
 
-    fn count_pod(&mut self, cluster: &Cluster, id: NodeId, pod: &Pod) {
+    fn count_pod(&mut self, cluster: &Cluster, id: PodId) {
+        let Some((pod, node_id)) = cluster.pods.get(id.index()).and_then(|pod| Some((pod, pod.place.node?))) else {
+            return;
+        };
+        if !counts(pod) {
+            return;
+        }
         let constraints = &cluster.classes.get(pod.class).constraints;
-        let node = &cluster.nodes[id.index()];
-        let mut found: Vec<Contribution> = Vec::new();
+        let node = &cluster.nodes[node_id.index()];
+        let mut found: SmallVec<[Contribution; 1]> = SmallVec::new();
         if let Some(enrolled) = self.enrol(pod, constraints) {
             let domain = |rule: &u32| self.rules[*rule as usize].rule.domain(node);
             let repelling = enrolled.anti_affinity.iter();
@@ -167,6 +163,7 @@ impl Census {
             );
         }
         found.extend(constraints.exclusive_claims().map(Contribution::Claim));
+        found.extend(constraints.ports.iter().copied().map(Contribution::Port));
         let labels = cluster.label_sets.get(pod.labels as usize).map_or(&[][..], |labels| labels);
         for rule in self.rules_by_label.candidates(labels) {
             let entry = &self.rules[rule as usize];
@@ -181,14 +178,18 @@ impl Census {
                 found.push(Contribution::Spread(spread));
             }
         }
-        self.records[id.index()].ports.extend_from_slice(&constraints.ports);
-        for contribution in found {
-            self.contribute(cluster, id, contribution);
+        for contribution in &found {
+            self.apply(cluster, node_id, *contribution, 1);
+        }
+        if !found.is_empty() {
+            self.records.insert(id, Record { node: node_id, contributions: found });
         }
     }
 
-    fn contribute(&mut self, cluster: &Cluster, node: NodeId, contribution: Contribution) {
-        self.records[node.index()].contributions.push(contribution);
+    /// Counts one thing more of a pod that has been counted.
+    fn contribute(&mut self, cluster: &Cluster, pod: PodId, node: NodeId, contribution: Contribution) {
+        let record = self.records.entry(pod).or_insert_with(|| Record { node, contributions: SmallVec::new() });
+        record.contributions.push(contribution);
         self.apply(cluster, node, contribution, 1);
     }
 
@@ -208,6 +209,19 @@ impl Census {
             Contribution::Claim(claim) => {
                 let holders = self.claims.entry(claim).or_default();
                 *holders = holders.saturating_add_signed(i32::try_from(times).unwrap_or(0));
+                if *holders == 0 {
+                    self.claims.remove(&claim);
+                }
+            }
+            Contribution::Port(port) => {
+                let taken = self.ports.entry(node).or_default();
+                match taken.iter().position(|known| *known == port) {
+                    Some(place) if times < 0 => drop(taken.swap_remove(place)),
+                    _ => taken.push(port),
+                }
+                if taken.is_empty() {
+                    self.ports.remove(&node);
+                }
             }
         }
     }
@@ -274,13 +288,13 @@ impl Census {
             return;
         }
         entry.matching = Some(DomainCounts::default());
-        for pod in cluster.pods.iter().filter(|pod| counts(pod)) {
+        for (place, pod) in cluster.pods.iter().enumerate().filter(|(_, pod)| counts(pod)) {
             let Some(node) = pod.place.node else { continue };
             let rule = &self.rules[id as usize].rule;
             let Some(domain) = rule.domain(&cluster.nodes[node.index()]) else { continue };
             let labels = cluster.label_sets.get(pod.labels as usize).map_or(&[][..], |labels| labels);
             if rule.holds(pod.namespace, labels, &cluster.words) {
-                self.contribute(cluster, node, Contribution::Matching(id, domain));
+                self.contribute(cluster, PodId::of(place), node, Contribution::Matching(id, domain));
             }
         }
     }
@@ -291,11 +305,11 @@ impl Census {
             return;
         }
         let id = u32::try_from(place).unwrap_or(u32::MAX);
-        for pod in cluster.pods.iter().filter(|pod| stays(pod)) {
+        for (index, pod) in cluster.pods.iter().enumerate().filter(|(_, pod)| stays(pod)) {
             let Some(node) = pod.place.node else { continue };
             let labels = cluster.label_sets.get(pod.labels as usize).map_or(&[][..], |labels| labels);
             if self.spreads[place].pods.holds(pod.namespace, labels, &cluster.words) {
-                self.contribute(cluster, node, Contribution::Spread(id));
+                self.contribute(cluster, PodId::of(index), node, Contribution::Spread(id));
             }
         }
     }

@@ -52,7 +52,7 @@ impl Census {
             return Ok(());
         };
         let constraints = &cluster.classes.get(known.class).constraints;
-        let taken = self.records.get(node.index()).map_or(&[][..], |record| &record.ports);
+        let taken = self.ports.get(&node).map_or(&[][..], |ports| ports);
         if constraints.ports.iter().any(|port| taken.iter().any(|taken| taken.conflicts(port))) {
             return Err(NodeRefusal::HostPort);
         }

@@ -58,6 +58,8 @@ pub struct ServingOrder {
     roots: Vec<QueueId>,
     /// By queue: the head of its subtree.
     heads: Vec<Option<Head>>,
+    /// The keys of queues that were compared with others, each with the head it is of.
+    keys: FxHashMap<QueueId, (Head, QueueKey)>,
     /// By queue: whether any leaf below has a list.
     listed: Vec<bool>,
 }
@@ -85,11 +87,10 @@ struct Leaf {
     extra: Vec<GroupId>,
 }
 
-/// The best group below a queue.
-#[derive(Clone, Copy, Debug)]
+/// The best group below a queue, at a state of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     group: Option<GroupId>,
-    key: Option<QueueKey>,
     version: u32,
 }
 
@@ -190,15 +191,10 @@ impl ServingOrder {
 
     /// The next group. Groups of the sorted lists for which `skip` holds have no turn.
     pub fn pop(&mut self, view: &View, skip: &dyn Fn(GroupId) -> bool) -> Option<GroupId> {
-        let mut best: Option<(QueueId, Head)> = None;
-        for index in 0..self.roots.len() {
-            let queue = self.roots[index];
-            let head = self.head(view, queue, skip);
-            if head.group.is_some() && best.is_none_or(|(_, best)| is_before(&head, &best)) {
-                best = Some((queue, head));
-            }
-        }
-        let group = best?.1.group?;
+        let roots = std::mem::take(&mut self.roots);
+        let group = self.best_of(view, &roots, skip);
+        self.roots = roots;
+        let group = group?;
         let queue = view.cluster.groups[group.index()].queue?;
         let leaf = self.leaves.get_mut(&queue)?;
         if leaf.extra.last() == Some(&group) {
@@ -213,6 +209,7 @@ impl ServingOrder {
     fn forget_heads(&mut self, view: &View, queue: QueueId) {
         for ancestor in view.cluster.chain(queue) {
             self.heads[ancestor.index()] = None;
+            self.keys.remove(&ancestor);
         }
     }
 
@@ -223,29 +220,44 @@ impl ServingOrder {
         }
         let group = match self.leaves.get_mut(&queue) {
             Some(leaf) => leaf.head(view, skip),
-            None => self.best_child(view, queue, skip),
+            None => self.best_of(view, &view.cluster.queues[queue.index()].children, skip),
         };
-        let key = group.map(|group| {
-            let tasks = view.tasks();
-            let request = tasks.cost(&tasks.to_place(group), view.smallest_gpu);
-            QueueKey::serving(view.cluster, queue, &request, &view.total)
-        });
-        let head = Head { group, key, version };
+        let head = Head { group, version };
         self.heads[queue.index()] = Some(head);
         head
     }
 
-    fn best_child(&mut self, view: &View, queue: QueueId, skip: &dyn Fn(GroupId) -> bool) -> Option<GroupId> {
-        let mut best: Option<Head> = None;
-        for child in &view.cluster.queues[queue.index()].children {
-            if self.listed[child.index()] {
-                let head = self.head(view, *child, skip);
-                if head.group.is_some() && best.is_none_or(|best| is_before(&head, &best)) {
-                    best = Some(head);
-                }
+    /// The head of the queue that comes first. Who is alone is first without comparison.
+    fn best_of(&mut self, view: &View, queues: &[QueueId], skip: &dyn Fn(GroupId) -> bool) -> Option<GroupId> {
+        let mut best: Option<(QueueId, Head)> = None;
+        for queue in queues.iter().copied() {
+            if !self.listed[queue.index()] {
+                continue;
+            }
+            let head = self.head(view, queue, skip);
+            if head.group.is_none() {
+                continue;
+            }
+            let first = best.is_none_or(|(known, other)| {
+                let (one, other) = (self.key(view, queue, head), self.key(view, known, other));
+                one.compare(&other) == Ordering::Less
+            });
+            if first {
+                best = Some((queue, head));
             }
         }
-        best?.group
+        best?.1.group
+    }
+
+    fn key(&mut self, view: &View, queue: QueueId, head: Head) -> QueueKey {
+        if let Some((_, key)) = self.keys.get(&queue).filter(|(of, _)| *of == head) {
+            return *key;
+        }
+        let tasks = view.tasks();
+        let request = head.group.map(|group| tasks.cost(&tasks.to_place(group), view.smallest_gpu)).unwrap_or_default();
+        let key = QueueKey::serving(view.cluster, queue, &request, &view.total);
+        self.keys.insert(queue, (head, key));
+        key
     }
 }
 
@@ -259,13 +271,6 @@ impl Leaf {
             (Some(base), _) => Some(*base),
             (None, extra) => extra.copied(),
         }
-    }
-}
-
-fn is_before(one: &Head, other: &Head) -> bool {
-    match (&one.key, &other.key) {
-        (Some(one), Some(other)) => one.compare(other) == Ordering::Less,
-        _ => false,
     }
 }
 

@@ -101,22 +101,11 @@ impl Cycle<'_> {
         if self.census.as_ref().is_some_and(|census| census.minds_nodes(self.cluster, pod)) {
             return self.choose_preferred(pod, ranking, mode);
         }
-        // The first node nearly always does; only a few are worth the copy.
-        let mut tried = 0;
-        loop {
-            let batch: SmallVec<[NodeId; 8]> =
-                ranking.nodes(self.cluster).skip(tried).take(if tried == 0 { 1 } else { 512 }).collect();
-            if batch.is_empty() {
-                return None;
-            }
-            tried += batch.len();
-            for node in batch {
-                self.plan.stats.nodes_examined += 1;
-                if let Some(place) = self.place_on(pod, node, mode) {
-                    return Some(place);
-                }
-            }
-        }
+        ranking.ranks().find_map(|rank| {
+            let node = *self.cluster.nodes_by_rank.get(rank as usize)?;
+            self.plan.stats.nodes_examined += 1;
+            self.place_on(pod, node, mode)
+        })
     }
 
     /// The best place where some nodes are preferred by what runs around them.

@@ -1,58 +1,49 @@
 //! Preempt: a group takes from groups of lower priority in its own queue.
 
-use rustc_hash::FxHashMap;
-
 use crate::{
     cycle::{
         Cycle,
+        order::ServingOrder,
         scenario::Outcome,
-        search::{Rules, Search},
-        signature::Refused,
+        search::{Refusals, Rules, Search},
+        tasks::Steps,
         victims::Batch,
     },
     ids::GroupId,
-    plan::{Cause, VictimRefusal},
+    plan::VictimRefusal,
     policy::Action,
 };
 
 impl Cycle<'_> {
     pub(super) fn preempt(&mut self) {
-        let mut order = self.waiting_order(Action::Preempt);
-        let mut refused: Refused = FxHashMap::default();
-        while let Some(group) = order.pop(&self.view(), &|_| false) {
-            let steps = self.tasks().to_place(group);
-            let Some(queue) = self.group(group).queue.filter(|_| !steps.is_empty()) else { continue };
-            let signature = self.signature(group, &steps);
-            if signature.as_ref().is_some_and(|signature| refused.contains_key(signature)) {
-                continue;
-            }
-            let request = self.tasks().cost(&steps, self.largest_gpu);
-            let over_quota = !self.group(group).preemptible
-                && self.policy.plugins.proportion
-                && self.cluster.quota_breach(queue, &request).is_some();
-            let result = if over_quota {
-                Err(vec![(VictimRefusal::AboveQuota, 1)])
-            } else if !self.has_lower_priority(group) {
-                self.plan.stats.searches_refused += 1;
-                Err(vec![(VictimRefusal::NoCandidates, 1)])
-            } else {
-                let queues = [queue];
-                let search = Search {
-                    action: Action::Preempt,
-                    beneficiary: group,
-                    steps: &steps,
-                    queues: &queues,
-                    order: &order,
-                    most_groups: usize::MAX,
-                };
-                let found = self.search(&search, &mut PreemptRules { group });
-                found.map(|outcome| self.commit_search(&search, &outcome))
-            };
-            if let Err(refusals) = result {
-                self.refuse(group, Cause::Victims { action: Action::Preempt, refused: refusals });
-                refused.extend(signature.map(|signature| (signature, group)));
-            }
+        self.take_turns(Action::Preempt, &mut Self::preempt_for);
+    }
+
+    /// Takes from others of its queue for a group.
+    pub(super) fn preempt_for(&mut self, order: &ServingOrder, group: GroupId, steps: &Steps) -> Result<(), Refusals> {
+        let Some(queue) = self.group(group).queue else { return Err(vec![(VictimRefusal::NoCandidates, 1)]) };
+        let request = self.tasks().cost(steps, self.largest_gpu);
+        let over_quota = !self.group(group).preemptible
+            && self.policy.plugins.proportion
+            && self.cluster.quota_breach(queue, &request).is_some();
+        if over_quota {
+            return Err(vec![(VictimRefusal::AboveQuota, 1)]);
         }
+        if !self.has_lower_priority(group) {
+            self.plan.stats.searches_refused += 1;
+            return Err(vec![(VictimRefusal::NoCandidates, 1)]);
+        }
+        let search = Search {
+            action: Action::Preempt,
+            beneficiary: group,
+            steps,
+            queues: &[queue],
+            order,
+            most_groups: usize::MAX,
+        };
+        let outcome = self.search(&search, &mut PreemptRules { group })?;
+        self.commit_search(&search, &outcome);
+        Ok(())
     }
 
     /// Whether any group of the queue could be a victim: the first of its roster has the lowest priority.

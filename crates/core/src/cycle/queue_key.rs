@@ -50,6 +50,12 @@ impl Ratio {
     /// Which is smaller.
     #[must_use]
     pub fn compare(self, other: Self) -> Ordering {
+        let small = |ratio: Self| Some((i64::try_from(ratio.part).ok()?, i64::try_from(ratio.whole).ok()?));
+        if let (Some((part, whole)), Some((other_part, other_whole))) = (small(self), small(other)) {
+            // Nearly always: a product of two words cannot overflow, and is one instruction.
+            let product = |a: i64, b: i64| i128::from(a) * i128::from(b);
+            return product(part, other_whole).cmp(&product(other_part, whole));
+        }
         match (self.part.checked_mul(other.whole), other.part.checked_mul(self.whole)) {
             (Some(left), Some(right)) => left.cmp(&right),
             // Only hostile amounts get here: whole parts decide.

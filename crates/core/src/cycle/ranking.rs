@@ -119,6 +119,11 @@ impl Ranking {
         self.order.iter().filter_map(|(_, _, rank)| cluster.nodes_by_rank.get(*rank as usize).copied())
     }
 
+    /// Their places among all nodes by name, best first.
+    pub fn ranks(&self) -> impl Iterator<Item = u32> + '_ {
+        self.order.iter().map(|(_, _, rank)| *rank)
+    }
+
     /// Whether a node is among them.
     #[must_use]
     pub fn contains(&self, node: NodeId) -> bool {

@@ -9,54 +9,42 @@ use crate::{
         Cycle,
         capacity::{allocatable, quotas},
         fairness::Holdings,
+        order::ServingOrder,
         ranking::suits,
         scenario::Outcome,
         search::{Refusals, Rules, Search},
-        signature::Refused,
+        tasks::Steps,
         victims::Batch,
     },
     delta::Gpus,
     ids::{GroupId, QueueId},
-    plan::{Cause, VictimRefusal},
+    plan::VictimRefusal,
     policy::Action,
 };
 
 impl Cycle<'_> {
     pub(super) fn reclaim(&mut self) {
-        if !self.policy.plugins.proportion {
-            return;
+        if self.policy.plugins.proportion {
+            self.take_turns(Action::Reclaim, &mut Self::reclaim_for);
         }
-        let mut order = self.waiting_order(Action::Reclaim);
-        let mut refused: Refused = FxHashMap::default();
-        while let Some(group) = order.pop(&self.view(), &|_| false) {
-            let steps = self.tasks().to_place(group);
-            if steps.is_empty() {
-                continue;
-            }
-            let signature = self.signature(group, &steps);
-            if signature.as_ref().is_some_and(|signature| refused.contains_key(signature)) {
-                continue;
-            }
-            let request = self.tasks().cost(&steps, self.smallest_gpu);
-            let found = self.reclaimable(group, &request).and_then(|queues| {
-                let search = Search {
-                    action: Action::Reclaim,
-                    beneficiary: group,
-                    steps: &steps,
-                    queues: &queues,
-                    order: &order,
-                    most_groups: usize::MAX,
-                };
-                let mut rules = ReclaimRules { group, request, held: Holdings::new() };
-                let outcome = self.search(&search, &mut rules)?;
-                self.commit_search(&search, &outcome);
-                Ok(())
-            });
-            if let Err(refusals) = found {
-                self.refuse(group, Cause::Victims { action: Action::Reclaim, refused: refusals });
-                refused.extend(signature.map(|signature| (signature, group)));
-            }
-        }
+    }
+
+    /// Takes from other queues for a group.
+    pub(super) fn reclaim_for(&mut self, order: &ServingOrder, group: GroupId, steps: &Steps) -> Result<(), Refusals> {
+        let request = self.tasks().cost(steps, self.smallest_gpu);
+        let queues = self.reclaimable(group, &request)?;
+        let search = Search {
+            action: Action::Reclaim,
+            beneficiary: group,
+            steps,
+            queues: &queues,
+            order,
+            most_groups: usize::MAX,
+        };
+        let mut rules = ReclaimRules { group, request, held: Holdings::new() };
+        let outcome = self.search(&search, &mut rules)?;
+        self.commit_search(&search, &outcome);
+        Ok(())
     }
 
     /// The leaf queues from which may be taken for a group, if that can be enough.

@@ -6,26 +6,20 @@ use crate::{
     amounts::{Amounts, Resource, fixed, share},
     cycle::{
         Cycle,
+        objections::{Answer, Objections},
         placement::{Mode, Scope},
-        ranking::suits,
         tasks::{Step, Steps},
     },
     delta::Gpus,
-    ids::{GroupId, NodeId, PodId},
+    ids::{ClassId, GroupId, NodeId, PodId},
     plan::{Cause, DeviceShortage, Holder, NodeRefusal, NodeRefusals},
 };
 
 /// How many holders of a short resource are named.
 const HOLDERS: usize = 5;
 
-/// Adds a run of equal refusals to the counts.
-fn enter(counts: &mut BTreeMap<NodeRefusal, (u32, i64)>, run: Option<(NodeRefusal, u32, i64)>) {
-    if let Some((refusal, count, missing)) = run {
-        let entry = counts.entry(refusal).or_insert((0, i64::MAX));
-        entry.0 += count;
-        entry.1 = entry.1.min(missing);
-    }
-}
+/// For so many classes the answers of all nodes are kept between cycles.
+const MOST_OBJECTIONS: usize = 128;
 
 impl Cycle<'_> {
     /// The cause of a group's refusal: one of its pods found no place after `placed` others had.
@@ -67,32 +61,40 @@ impl Cycle<'_> {
             .or_else(|| self.cluster.claims_refusal(pod).filter(|_| self.policy.plugins.dynamic_resources))
             .or_else(|| self.larger_than_any_node(pod));
         if everywhere.is_none() {
-            let mut run: Option<(NodeRefusal, u32, i64)> = None;
-            for index in 0..self.cluster.nodes.len() {
-                let node = NodeId::of(index);
-                if !self.cluster.nodes[index].exists || scope.nodes.as_ref().is_some_and(|nodes| !nodes.contains(node))
-                {
+            let class = self.cluster.pods[pod.index()].class;
+            let objections = self.take_objections(class);
+            let mut told: Vec<(u32, i64)> = vec![(0, i64::MAX); objections.kinds().len()];
+            let by_device = objections.kinds().iter().position(|kind| *kind == NodeRefusal::GpuMemoryShort);
+            for (node, answer) in objections.answers() {
+                if scope.nodes.as_ref().is_some_and(|nodes| !nodes.contains(node)) {
                     continue;
                 }
-                let (refusal, missing) = match self.explain_node(pod, node) {
-                    NodeRefusal::Short(resource, missing) => (NodeRefusal::Short(resource, 0), missing),
-                    other => (other, 0),
-                };
-                if refusal == NodeRefusal::GpuMemoryShort {
-                    self.note_nearest(pod, node, &mut nearest);
-                }
-                // Neighbours mostly say the same: only the first of a run is looked up.
-                match &mut run {
-                    Some((known, count, least)) if *known == refusal => {
-                        *count += 1;
-                        *least = (*least).min(missing);
+                match answer {
+                    Answer::Absent => {}
+                    Answer::Nothing => {
+                        let refusal = match self.check_around(pod, node) {
+                            Err(refusal) => refusal,
+                            Ok(()) => self.explain_detail(pod, node),
+                        };
+                        if refusal == NodeRefusal::GpuMemoryShort {
+                            self.note_nearest(pod, node, &mut nearest);
+                        }
+                        counts.entry(refusal).or_insert((0, 0)).0 += 1;
                     }
-                    _ => {
-                        enter(&mut counts, run.replace((refusal, 1, missing)));
+                    Answer::Refusal(kind, missing) => {
+                        let entry = &mut told[kind as usize];
+                        *entry = (entry.0 + 1, entry.1.min(missing));
+                        if Some(kind as usize) == by_device {
+                            self.note_nearest(pod, node, &mut nearest);
+                        }
                     }
                 }
             }
-            enter(&mut counts, run);
+            for (kind, (count, missing)) in objections.kinds().iter().zip(told).filter(|(_, (count, _))| *count > 0) {
+                let entry = counts.entry(kind.clone()).or_insert((0, i64::MAX));
+                *entry = (entry.0 + count, entry.1.min(missing));
+            }
+            self.keep_objections(class, objections);
         }
         let short_of_gpus = counts.keys().any(|refusal| {
             matches!(refusal, NodeRefusal::Short(Resource::Fixed(place), _) if usize::from(*place) == fixed::GPU)
@@ -155,28 +157,21 @@ impl Cycle<'_> {
         pods
     }
 
-    /// What one node says to a pod that it did not take.
-    fn explain_node(&self, pod: PodId, node: NodeId) -> NodeRefusal {
-        let class = self.cluster.class_of(pod);
-        let described = &self.cluster.nodes[node.index()];
-        if let Err(refusal) = suits(self.cluster, class, described, self.policy) {
-            return refusal;
+    /// What each node has against a class for itself, as things are.
+    fn take_objections(&mut self, class: ClassId) -> Objections {
+        let known = self.cluster.memory.objections.remove(&class);
+        let mut objections = known.unwrap_or_else(|| Objections::new(class));
+        objections.refresh(self.cluster, self.policy);
+        objections
+    }
+
+    /// Keeps them for the next cycle, unless there are too many.
+    fn keep_objections(&mut self, class: ClassId, objections: Objections) {
+        let kept = &mut self.cluster.memory.objections;
+        if kept.len() >= MOST_OBJECTIONS {
+            kept.clear();
         }
-        if let Some((resource, missing)) = described.shortage(class) {
-            return if resource == Resource::PODS {
-                NodeRefusal::PodSlots
-            } else {
-                NodeRefusal::Short(resource, missing)
-            };
-        }
-        if !described.fits_future(class) {
-            let slots = described.future.fixed[fixed::PODS] < 2 && described.future.fixed[fixed::GPU] > 0;
-            return if slots { NodeRefusal::PodSlots } else { NodeRefusal::GpuMemoryShort };
-        }
-        match self.check_around(pod, node) {
-            Err(refusal) => refusal,
-            Ok(()) => self.explain_detail(pod, node),
-        }
+        kept.insert(class, objections);
     }
 
     /// The resource of which a pod asks more than any node has, as a sentence.
@@ -195,8 +190,13 @@ impl Cycle<'_> {
         let names = ["CPU cores", "memory", "GPUs", "pods", "ephemeral storage"];
         let fixed_places =
             (0..fixed::COUNT).map(|place| (names[place], Resource::Fixed(u8::try_from(place).unwrap_or(0))));
-        let extended =
-            class.amounts.extended.iter().map(|(word, _)| (self.cluster.word(*word), Resource::Extended(*word)));
+        let mut extended: Vec<(&str, Resource)> = class
+            .amounts
+            .extended
+            .iter()
+            .map(|(word, _)| (self.cluster.word(*word), Resource::Extended(*word)))
+            .collect();
+        extended.sort_unstable_by_key(|(name, _)| *name);
         for (name, resource) in fixed_places.chain(extended) {
             let (wanted, most) = (class.amounts.of(resource), largest.of(resource));
             if wanted > most {

@@ -89,7 +89,8 @@ impl Cycle<'_> {
         for (_, pods) in by_name(evicted, self) {
             let checkpoint = self.cluster.checkpoint();
             let all = pods.iter().all(|pod| {
-                let fact = self.evicted.get(pod).copied().filter(|_| self.own_place_is_free(*pod));
+                let fact = self.evicted.get(pod).copied();
+                let fact = fact.filter(|_| self.own_place_is_free(*pod));
                 fact.map(|fact| self.cluster.revoke_eviction(*pod, fact)).is_some()
             });
             if all {

@@ -133,10 +133,10 @@ impl Cycle<'_> {
     }
 
     /// Whether the beneficiary would find a place if everybody left that may be made to leave.
-    pub(super) fn fits_without(&mut self, beneficiary: GroupId, batches: &[Batch]) -> bool {
+    pub(super) fn fits_without<'b>(&mut self, beneficiary: GroupId, batches: impl Iterator<Item = &'b Batch>) -> bool {
         self.plan.stats.simulations += 1;
         let checkpoint = self.cluster.checkpoint();
-        for pod in batches.iter().flat_map(|batch| &batch.pods) {
+        for pod in batches.flat_map(|batch| &batch.pods) {
             self.cluster.evict(*pod);
         }
         let steps = self.tasks().to_place(beneficiary);
@@ -155,12 +155,15 @@ impl Cycle<'_> {
     /// Victims that were given another place though their own is still free stay where they are.
     fn keep_in_place(&mut self, batches: &[&Batch]) {
         let mut moved: Vec<(GroupId, Vec<PodId>)> = Vec::new();
+        // Batches of a group need not follow each other: others may have given in between.
+        let mut places: FxHashMap<GroupId, usize> = FxHashMap::default();
         for batch in batches.iter().rev() {
+            let place = *places.entry(batch.group).or_insert_with(|| {
+                moved.push((batch.group, Vec::new()));
+                moved.len() - 1
+            });
             let pods = batch.pods.iter().copied().filter(|pod| self.cluster.leaving.contains_key(pod));
-            match moved.last_mut() {
-                Some((group, known)) if *group == batch.group => known.extend(pods),
-                _ => moved.push((batch.group, pods.collect())),
-            }
+            moved[place].1.extend(pods);
         }
         for (group, pods) in moved.into_iter().filter(|(_, pods)| !pods.is_empty()) {
             self.stay_where_free(group, &pods);
@@ -184,13 +187,19 @@ impl Cycle<'_> {
         stayed
     }
 
-    /// Whether the place that a pod leaves was given to nobody.
-    pub(super) fn own_place_is_free(&self, pod: PodId) -> bool {
+    /// Whether the place that a pod leaves was given to nobody, and nobody has come who keeps it away.
+    pub(super) fn own_place_is_free(&mut self, pod: PodId) -> bool {
+        self.ask_around(pod);
         let place = self.cluster.leaving.get(&pod).unwrap_or(&self.cluster.pods[pod.index()].place);
         if place.detail.is_some() {
             return false;
         }
-        let Some(node) = place.node.map(|node| &self.cluster.nodes[node.index()]) else { return false };
+        let Some(id) = place.node else { return false };
+        let node = &self.cluster.nodes[id.index()];
+        let census = self.census.as_ref().filter(|_| self.policy.plugins.predicates);
+        if census.is_some_and(|census| census.check_pods(self.cluster, pod, id).is_err()) {
+            return false;
+        }
         let class = self.cluster.class_of(pod);
         if class.constraints.is_dynamic() || place.status != Status::Releasing {
             return false;

@@ -93,10 +93,10 @@ impl Cycle<'_> {
             if attempt.taken.len() < next_look || !room.may_fit() {
                 continue;
             }
-            if let Some(outcome) = self.look(search, rules, &mut attempt, &room) {
+            if let Some(outcome) = self.look(search, rules, &mut attempt, &room, &mut order) {
                 return Ok(outcome);
             }
-            if !self.may_help(search, rules, &mut attempt, &mut order) {
+            if attempt.hope == Hope::None {
                 count(&mut attempt.refusals, VictimRefusal::NoRoom);
                 return Err(attempt.refusals);
             }
@@ -108,7 +108,7 @@ impl Cycle<'_> {
         if attempt.taken.is_empty() {
             count(&mut attempt.refusals, VictimRefusal::NoCandidates);
         } else if room.may_fit() {
-            let found = self.look(search, rules, &mut attempt, &room);
+            let found = self.look(search, rules, &mut attempt, &room, &mut order);
             if let Some(outcome) = found.or_else(|| self.look_everywhere(search, rules, &mut attempt)) {
                 return Ok(outcome);
             }
@@ -211,23 +211,30 @@ impl Cycle<'_> {
         attempt: &mut Attempt,
         order: &mut TakingOrder,
     ) -> bool {
-        if std::mem::replace(&mut attempt.doubted, true) {
-            return true;
+        if attempt.hope != Hope::Unknown {
+            return attempt.hope == Hope::Some;
         }
         let mut ahead = std::mem::take(&mut attempt.ahead);
         while let Some(batch) = self.next_batch(search, rules, attempt, order) {
             ahead.push_back(batch);
         }
         attempt.ahead = ahead;
-        if attempt.taken.len() + attempt.ahead.len() <= FEW {
-            return true;
-        }
-        let all: Vec<Batch> = attempt.taken.iter().chain(&attempt.ahead).cloned().collect();
-        self.fits_without(search.beneficiary, &all)
+        let few = attempt.taken.len() + attempt.ahead.len() <= FEW;
+        let all = || attempt.taken.iter().chain(&attempt.ahead);
+        let helps = few || self.fits_without(search.beneficiary, all());
+        attempt.hope = if helps { Hope::Some } else { Hope::None };
+        helps
     }
 
-    /// Tries the scenarios that the newest batch makes possible.
-    fn look(&mut self, search: &Search, rules: &mut dyn Rules, attempt: &mut Attempt, room: &Room) -> Option<Outcome> {
+    /// Tries the scenarios that the newest batch makes possible: small ones first, larger ones if there is hope.
+    fn look(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        room: &Room,
+        order: &mut TakingOrder,
+    ) -> Option<Outcome> {
         let newest = attempt.taken.last()?;
         let mut nodes: SmallVec<[NodeId; 4]> =
             newest.pods.iter().filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
@@ -246,6 +253,10 @@ impl Cycle<'_> {
             let chosen = attempt.batches_on(self, &nodes[..count.min(nodes.len())]);
             if let Some(outcome) = self.try_out(search, rules, attempt, &chosen) {
                 return Some(outcome);
+            }
+            // What follows is as large as the cluster: it is worth asking first whether anything helps.
+            if !self.may_help(search, rules, attempt, order) {
+                return None;
             }
             if count >= nodes.len() {
                 break;
@@ -300,8 +311,8 @@ impl Cycle<'_> {
             return None;
         }
         let batches: Vec<&Batch> = chosen.iter().map(|place| &attempt.taken[*place]).collect();
-        let groups: FxHashSet<GroupId> = batches.iter().map(|batch| batch.group).collect();
-        if groups.len() > search.most_groups {
+        let groups = || batches.iter().map(|batch| batch.group).collect::<FxHashSet<GroupId>>().len();
+        if batches.len() > search.most_groups && groups() > search.most_groups {
             count(&mut attempt.refusals, VictimRefusal::TooManyMoves);
             return None;
         }
@@ -381,8 +392,17 @@ struct Attempt {
     plays: u32,
     /// How often it was looked for candidates.
     looks: u32,
-    /// Whether it was asked if anything helps at all.
-    doubted: bool,
+    hope: Hope,
+}
+
+/// Whether it helps the beneficiary if everybody leaves that may be made to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hope {
+    /// Nobody has asked yet.
+    #[default]
+    Unknown,
+    Some,
+    None,
 }
 
 impl Attempt {

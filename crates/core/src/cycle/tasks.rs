@@ -98,7 +98,9 @@ impl Tasks<'_> {
         self.holds(group, &|podset: &PodSet| podset.active())
     }
 
-    fn holds(&self, group: &Group, count: &dyn Fn(&PodSet) -> u32) -> bool {
+    /// Whether enough pods of the gang are among those that are counted.
+    #[must_use]
+    pub fn holds(&self, group: &Group, count: &dyn Fn(&PodSet) -> u32) -> bool {
         match &group.tree {
             Some(tree) if !tree.sets.is_empty() => self.set_holds(group, 0, count, 0),
             _ => group.podsets.iter().all(|podset| count(podset) >= podset.min),

@@ -3,11 +3,14 @@
 //! ```text
 //!   node_choice     facts ─▶ every node scored by KAI's written sum        = the node and devices of the plan
 //!   victim_search   cluster ─▶ every allowed set of victims played         = whether, and at what price, a search succeeds
+//!   objections      every node asked anew                                  = what was kept of the last cycle and mended
 //!   undo            cluster ─▶ plan ─▶ settle                              = the cluster as it was
 //! ```
 
 mod node_choice;
+mod objections;
 mod regressions;
+mod traits;
 mod unconfirmed;
 mod undo;
 mod victim_search;

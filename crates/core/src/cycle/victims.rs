@@ -4,9 +4,9 @@
 //! lowest priority, the largest surplus and the youngest go first. A group gives in *batches*: surplus pods one by one, then surplus
 //! parts, then everything that is left at once.
 
-use std::{cmp::Ordering, rc::Rc, sync::Arc};
+use std::{cmp::Ordering, sync::Arc};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
     amounts::Shares,
@@ -67,6 +67,8 @@ struct Leaf {
     fresh: [List; 2],
     /// Groups that have given and can give more, the next last.
     again: Vec<Giver>,
+    /// Whether the heads of `fresh` are known to have something to give.
+    ready: bool,
 }
 
 /// The places in [`Leaf::fresh`].
@@ -115,8 +117,8 @@ enum Next {
 #[derive(Clone, Debug)]
 struct Giver {
     group: GroupId,
-    batches: Rc<[Batch]>,
-    next: usize,
+    /// What is left.
+    batches: smallvec::IntoIter<[Batch; 1]>,
 }
 
 impl Cycle<'_> {
@@ -135,7 +137,7 @@ impl Cycle<'_> {
             let (groups, next) = self.roster(*queue);
             let promised = List { groups: self.promised_groups(*queue), next: 0 };
             order.leaf_of[queue.index()] = u32::try_from(order.leaves.len()).unwrap_or(u32::MAX);
-            order.leaves.push(Leaf { fresh: [List { groups, next }, promised], again: Vec::new() });
+            order.leaves.push(Leaf { fresh: [List { groups, next }, promised], again: Vec::new(), ready: false });
             for ancestor in self.cluster.chain(*queue) {
                 if std::mem::replace(&mut order.listed[ancestor.index()], true) {
                     break;
@@ -205,24 +207,29 @@ impl Cycle<'_> {
         eligible: &mut dyn FnMut(&Self, GroupId) -> bool,
     ) -> Option<Batch> {
         let promises = order.promises;
-        for (kind, list) in order.leaves.iter_mut().flat_map(|leaf| leaf.fresh.iter_mut().enumerate()) {
-            while list.head().is_some_and(|group| !gives(self.cluster, group, kind, promises) || !eligible(self, group))
-            {
-                list.next += 1;
+        for leaf in order.leaves.iter_mut().filter(|leaf| !leaf.ready) {
+            for (kind, list) in leaf.fresh.iter_mut().enumerate() {
+                while list
+                    .head()
+                    .is_some_and(|group| !gives(self.cluster, group, kind, promises) || !eligible(self, group))
+                {
+                    list.next += 1;
+                }
             }
+            leaf.ready = true;
         }
         let leaf = order.last_leaf(&self.view())?;
         let leaf = &mut order.leaves[leaf];
         let mut giver = match leaf.next(&self.view(), promises)? {
             Next::Fresh(list, group) => {
                 leaf.fresh[list].next += 1;
-                Giver { group, batches: self.batches(group, list, promises).into(), next: 0 }
+                leaf.ready = false;
+                Giver { group, batches: self.batches(group, list, promises).into_iter() }
             }
             Next::Again => leaf.again.pop()?,
         };
-        let batch = giver.batches.get(giver.next)?.clone();
-        giver.next += 1;
-        if giver.next < giver.batches.len() {
+        let batch = giver.batches.next()?;
+        if !giver.batches.as_slice().is_empty() {
             let view = self.view();
             let place = leaf.again.partition_point(|other| compare_givers(&view, other, &giver) == Ordering::Greater);
             leaf.again.insert(place, giver);
@@ -234,8 +241,8 @@ impl Cycle<'_> {
     }
 
     /// Everything a group can give, in order: what this cycle gave or promised it at once, or what it had before.
-    fn batches(&mut self, group: GroupId, list: usize, promises: Promises) -> Vec<Batch> {
-        let Some(queue) = self.group(group).queue else { return Vec::new() };
+    fn batches(&mut self, group: GroupId, list: usize, promises: Promises) -> SmallVec<[Batch; 1]> {
+        let Some(queue) = self.group(group).queue else { return SmallVec::new() };
         let podsets = self.group(group).podsets.iter();
         let mut new: SmallVec<[PodId; 4]> =
             podsets.flat_map(|podset| &podset.pods).copied().filter(|pod| is_new(self.cluster, *pod)).collect();
@@ -244,13 +251,13 @@ impl Cycle<'_> {
         } else if list == PROMISED {
             new.sort_unstable_by(|a, b| self.tasks().compare_pods(*b, *a));
             let charge = self.charge_of_all(&new);
-            return vec![Batch { group, queue, pods: new, charge }];
+            return smallvec![Batch { group, queue, pods: new, charge }];
         }
         let checkpoint = self.cluster.checkpoint();
         for pod in new {
             self.cluster.evict(pod);
         }
-        let mut batches = Vec::new();
+        let mut batches = SmallVec::new();
         loop {
             let pods = self.tasks().to_evict(group);
             if pods.is_empty() {
@@ -284,34 +291,36 @@ impl Cycle<'_> {
 impl TakingOrder {
     /// The leaf from which to take next.
     fn last_leaf(&self, view: &View) -> Option<usize> {
-        let mut last: Option<(QueueKey, usize)> = None;
-        for root in &self.roots {
-            if let Some((key, leaf)) = self.last_below(view, *root)
-                && last.as_ref().is_none_or(|(last, _)| key.compare(last) == Ordering::Greater)
-            {
-                last = Some((key, leaf));
-            }
-        }
-        last.map(|(_, leaf)| leaf)
+        self.last_of(view, &self.roots).map(|(_, leaf)| leaf)
     }
 
-    fn last_below(&self, view: &View, queue: QueueId) -> Option<(QueueKey, usize)> {
-        let place = self.leaf_of[queue.index()];
-        let leaf = if place == u32::MAX {
-            let mut last: Option<(QueueKey, usize)> = None;
-            for child in view.cluster.queues[queue.index()].children.iter().filter(|child| self.listed[child.index()]) {
-                if let Some((key, leaf)) = self.last_below(view, *child)
-                    && last.as_ref().is_none_or(|(last, _)| key.compare(last) == Ordering::Greater)
-                {
-                    last = Some((key, leaf));
-                }
-            }
-            last?.1
-        } else {
-            place as usize
-        };
-        let taken = self.taken[queue.index()].plus(&self.leaves[leaf].head_charge(view, self.promises)?);
-        Some((QueueKey::taking(view.cluster, queue, &taken, &view.total), leaf))
+    /// Of some queues the one that comes last, and the leaf below it from which to take. Who is alone is last without comparison.
+    fn last_of(&self, view: &View, queues: &[QueueId]) -> Option<(QueueId, usize)> {
+        let listed = queues.iter().filter(|queue| self.listed[queue.index()]);
+        let mut found = listed.filter_map(|queue| Some((*queue, self.last_below(view, *queue)?)));
+        let mut last = found.next()?;
+        let mut last_key: Option<QueueKey> = None;
+        for next in found {
+            let known = last_key.unwrap_or_else(|| self.key(view, last));
+            let key = self.key(view, next);
+            let later = key.compare(&known) == Ordering::Greater;
+            (last, last_key) = if later { (next, Some(key)) } else { (last, Some(known)) };
+        }
+        Some(last)
+    }
+
+    fn last_below(&self, view: &View, queue: QueueId) -> Option<usize> {
+        match self.leaf_of[queue.index()] {
+            u32::MAX => self.last_of(view, &view.cluster.queues[queue.index()].children).map(|(_, leaf)| leaf),
+            leaf => self.leaves[leaf as usize].next(view, self.promises).map(|_| leaf as usize),
+        }
+    }
+
+    /// How a queue stands if what was taken below it and the next victim of a leaf are left out.
+    fn key(&self, view: &View, (queue, leaf): (QueueId, usize)) -> QueueKey {
+        let next = self.leaves[leaf].head_charge(view, self.promises).unwrap_or_default();
+        let taken = self.taken[queue.index()].plus(&next);
+        QueueKey::taking(view.cluster, queue, &taken, &view.total)
     }
 }
 
@@ -345,7 +354,7 @@ impl Leaf {
         }
         let giver = self.again.last()?;
         let mut left = Shares::default();
-        for batch in giver.batches.iter().skip(giver.next) {
+        for batch in giver.batches.as_slice() {
             left.add(&batch.charge);
         }
         Some(left)
@@ -355,7 +364,7 @@ impl Leaf {
 impl Giver {
     /// Whether it still has surplus.
     fn state(&self) -> u8 {
-        if self.next + 1 < self.batches.len() { 2 } else { 1 }
+        if self.batches.as_slice().len() > 1 { 2 } else { 1 }
     }
 }
 

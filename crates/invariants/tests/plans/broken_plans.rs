@@ -20,14 +20,14 @@ const MOST: Gpus = Gpus::Portion { devices: 1, millionths: 600_000 };
 
 /// A cluster for which plans are written by hand.
 #[derive(Default)]
-struct Stage {
+pub struct Stage {
     facts: Facts,
     cluster: Cluster,
     decisions: Vec<Decision>,
 }
 
 impl Stage {
-    fn new(nodes: Vec<Node>, queues: Vec<Queue>, groups: Vec<PodGroup>, pods: Vec<Pod>) -> Self {
+    pub fn new(nodes: Vec<Node>, queues: Vec<Queue>, groups: Vec<PodGroup>, pods: Vec<Pod>) -> Self {
         let mut stage = Self::default();
         for node in nodes {
             stage.apply(Delta::Node(Box::new(node)));
@@ -68,23 +68,23 @@ impl Stage {
         }
     }
 
-    fn bind(mut self, pod: &str, node: &str, devices: &[&str]) -> Self {
+    pub fn bind(mut self, pod: &str, node: &str, devices: &[&str]) -> Self {
         self.decisions.push(Decision::Bind(self.placed(pod, node, devices)));
         self
     }
 
-    fn pipeline(mut self, pod: &str, node: &str, devices: &[&str]) -> Self {
+    pub fn pipeline(mut self, pod: &str, node: &str, devices: &[&str]) -> Self {
         self.decisions.push(Decision::Pipeline(self.placed(pod, node, devices)));
         self
     }
 
-    fn started(mut self, group: &str) -> Self {
+    pub fn started(mut self, group: &str) -> Self {
         let group = self.cluster.group(group).expect("a group");
         self.decisions.push(Decision::Started { group, at: NOW });
         self
     }
 
-    fn evict(mut self, action: Action, pod: &str, beneficiary: Option<&str>, moved: bool) -> Self {
+    pub fn evict(mut self, action: Action, pod: &str, beneficiary: Option<&str>, moved: bool) -> Self {
         let group = self.facts.pods[pod].group.clone().expect("a group");
         self.decisions.push(Decision::Evict(Eviction {
             pod: self.cluster.pod(pod).expect("a pod"),
@@ -99,7 +99,7 @@ impl Stage {
     }
 
     /// The invariants that the decisions break. Every group is given a reason to wait, unless that is what is tried.
-    fn broken(self) -> BTreeSet<&'static str> {
+    pub fn broken(self) -> BTreeSet<&'static str> {
         let pending = |key: &&String| {
             let mut pods = self.facts.pods.values();
             pods.any(|pod| pod.group.as_ref() == Some(key) && pod.placement.is_none())
@@ -114,7 +114,7 @@ impl Stage {
     }
 }
 
-fn set(invariants: &[&'static str]) -> BTreeSet<&'static str> {
+pub fn set(invariants: &[&'static str]) -> BTreeSet<&'static str> {
     invariants.iter().copied().collect()
 }
 
@@ -126,7 +126,7 @@ fn singles(gpus: u32, pods: &[(&str, Gpus)]) -> Stage {
 }
 
 /// Two pods of one group that wait on two nodes, after some change to the group.
-fn pair(change: impl FnOnce(&mut PodGroup)) -> Stage {
+pub fn pair(change: impl FnOnce(&mut PodGroup)) -> Stage {
     let mut gang = group("a/gang", "q");
     change(&mut gang);
     let subgroup = |place: usize| gang.subgroups.get(place).map(|subgroup| subgroup.name.clone());

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::rules;
 use kai_core::{
     amounts::GPU,
     delta::{
@@ -28,7 +29,8 @@ pub fn case_of(seed: u64) -> Case {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(ProptestConfig::default(), rng);
-    case().new_tree(&mut runner).expect("nothing is rejected").current()
+    // Seeds were noted before there were rules between pods.
+    Case { rules: Vec::new(), ..case().new_tree(&mut runner).expect("nothing is rejected").current() }
 }
 
 /// A random cluster, how to schedule it, and what happens to it.
@@ -42,6 +44,8 @@ pub struct Case {
     pub strangers: Vec<u8>,
     pub policy: PolicySpec,
     pub events: Vec<Event>,
+    /// By group: what its pods want of pods around them.
+    pub rules: Vec<u8>,
 }
 
 /// From here on a style lets everything be scarce and odd.
@@ -148,8 +152,9 @@ pub fn case() -> impl Strategy<Value = Case> {
         vec(any::<u8>(), 0..3),
         policy,
         vec(event, 1..=4),
+        vec(0_u8..20, 8),
     );
-    parts.prop_map(|(style, nodes, queues, groups, strangers, policy, events)| Case {
+    parts.prop_map(|(style, nodes, queues, groups, strangers, policy, events, rules)| Case {
         style,
         nodes,
         queues,
@@ -157,6 +162,7 @@ pub fn case() -> impl Strategy<Value = Case> {
         strangers,
         policy,
         events,
+        rules,
     })
 }
 
@@ -204,6 +210,7 @@ impl Case {
             room.put(&mut pod, *spec);
             deltas.push(Delta::Pod(Box::new(pod)));
         }
+        rules::impose(&self.rules, &mut deltas);
         deltas
     }
 

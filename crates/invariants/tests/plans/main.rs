@@ -2,7 +2,9 @@
 //! that breaks it.
 
 mod broken_plans;
+mod broken_rules;
 mod driver;
 mod generator;
 mod hostile;
 mod random;
+mod rules;

@@ -8,6 +8,7 @@ use crate::{
     cluster::{
         Cluster,
         group::{Child, Group, PodSet, RareGroup, SubGroupSet, Tree},
+        push_frugally,
         status::Status,
     },
     delta::{self, SubGroup},
@@ -29,7 +30,7 @@ impl Cluster {
             self.groups[group.index()] = fresh;
             group
         } else {
-            self.groups.push(fresh);
+            push_frugally(&mut self.groups, fresh);
             GroupId::of(self.groups.len() - 1)
         };
         self.group_ids.insert(key, group.0, |id| &self.groups[id as usize].key);

@@ -8,6 +8,7 @@ use crate::{
         Cluster,
         node::{DraDevice, Node, NodeTaint},
         numa::NumaState,
+        push_frugally,
         words::Words,
     },
     delta::{self, Unavailable},
@@ -17,12 +18,12 @@ use crate::{
 impl Cluster {
     /// The node of a name, made if only its name is known.
     pub(crate) fn node_named(&mut self, name: &str) -> NodeId {
-        if let Some(node) = self.node_ids.get(name) {
-            return *node;
+        if let Some(node) = self.node(name) {
+            return node;
         }
         let node = NodeId::of(self.nodes.len());
-        self.nodes.push(Node::unknown(name));
-        self.node_ids.insert(name.into(), node);
+        push_frugally(&mut self.nodes, Node::unknown(name));
+        self.node_ids.insert(name, node.0, |id| &self.nodes[id as usize].name);
         self.ranks_stale = true;
         self.nodes_version += 1;
         node
@@ -57,7 +58,7 @@ impl Cluster {
     }
 
     pub(super) fn forget_node(&mut self, name: &str) {
-        let Some(id) = self.node_ids.get(name).copied() else { return };
+        let Some(id) = self.node(name) else { return };
         let pods = self.lift_pods(id);
         let claims = self.lift_claims(id);
         let rank = self.nodes[id.index()].rank;

@@ -6,6 +6,7 @@ use crate::{
     cluster::{
         Cluster, numa,
         pod::{Detail, Place, Pod, Rare},
+        push_frugally,
         status::Status,
     },
     delta::{self, Constraints, Origin, Phase, Request},
@@ -83,7 +84,7 @@ impl Cluster {
             self.pods[id.index()] = pod;
             id
         } else {
-            self.pods.push(pod);
+            push_frugally(&mut self.pods, pod);
             PodId::of(self.pods.len() - 1)
         };
         self.pod_ids.insert(&uid, id.0, |id| &self.pods[id as usize].uid);

@@ -199,9 +199,9 @@ fn a_journal_that_was_cut_short_makes_the_census_start_anew() {
         world.cluster.rollback(before);
     }
     world.place("p", "a1", Status::Allocated);
-    let end = world.cluster.journal.end();
-    world.cluster.journal.trim(world.cluster.nodes.len());
-    assert!(world.cluster.journal.since(end).is_none(), "the journal was long enough to be cut");
+    let end = world.cluster.moves.end();
+    world.cluster.trim_journals();
+    assert!(world.cluster.moves.since(end).is_none(), "the journal was long enough to be cut");
     assert_eq!(world.check_pods("q", "a2"), Err(NodeRefusal::PodAntiAffinity));
     assert_eq!(world.check_pods("q", "b2"), Ok(()));
 }

@@ -38,6 +38,8 @@ enum Step {
     PodGone(usize),
     Place(usize, usize, bool),
     Evict(usize),
+    /// An eviction becomes a fact.
+    Confirm(usize),
     /// To a node, or within its own.
     Relocate(usize, Option<usize>),
     Rollback(usize),
@@ -207,6 +209,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..PODS).prop_map(Step::PodGone),
         6 => (0..PODS, 0..NODES, any::<bool>()).prop_map(|(pod, node, now)| Step::Place(pod, node, now)),
         6 => (0..PODS).prop_map(Step::Evict),
+        3 => (0..PODS).prop_map(Step::Confirm),
         4 => (0..PODS, option::of(0..NODES)).prop_map(|(pod, node)| Step::Relocate(pod, node)),
         2 => (0..4_usize).prop_map(Step::Rollback),
     ]
@@ -266,6 +269,12 @@ impl Twins {
                 let Some(pod) = self.pod(index) else { return };
                 if matches!(self.world.cluster.pods[pod.index()].place.status, Status::Running | Status::Bound) {
                     self.world.cluster.evict(pod);
+                }
+            }
+            Step::Confirm(index) => {
+                let Some(pod) = self.pod(index) else { return };
+                if self.world.cluster.pods[pod.index()].is_evicted() {
+                    self.world.cluster.confirm_eviction(pod);
                 }
             }
             Step::Relocate(index, node) => {

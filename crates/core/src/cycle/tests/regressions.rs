@@ -179,3 +179,46 @@ fn one_move_is_found_where_only_one_is_allowed_and_many_pods_could_move() {
     let expected = ["move mover by Consolidation for Some(\"new\")", "promise new on a", "promise mover on b"];
     assert_eq!(decided, expected);
 }
+
+#[test]
+fn a_pod_that_was_moved_for_a_gang_that_keeps_it_away_does_not_stay_beside_it() {
+    let rack = |name: &str, gpus: u32, rack: &str| {
+        let mut built = node(name, gpus);
+        built.labels.insert("rack".to_owned(), rack.to_owned());
+        built
+    };
+    let mut old = running(pod("old-0", "old", Gpus::Whole(1)), "left", &[]);
+    old.labels.insert("app".to_owned(), "old".to_owned());
+    let values = vec!["old".to_owned()];
+    let expressions = vec![delta::Expression { key: "app".to_owned(), operator: delta::Operator::In, values }];
+    let away = delta::PodTerm {
+        selector: Some(delta::Selector { expressions }),
+        namespaces: None,
+        topology_key: "rack".to_owned(),
+    };
+    let gang = ["new-0", "new-1", "new-2"].map(|uid| {
+        let mut built = pod(uid, "new", Gpus::Whole(1));
+        built.constraints.pod_anti_affinity.push(away.clone());
+        built
+    });
+    let served_first = delta::PodGroup { priority: 75, ..group("old", "q", 1) };
+    let decided = decide(
+        &policy(&[Action::Allocate, Action::Consolidation]),
+        [
+            nodes([rack("left", 4, "l"), rack("right", 2, "r")]),
+            vec![Delta::PodGroup(Box::new(served_first)), Delta::Pod(Box::new(old))],
+            workload("new", 3, gang),
+        ],
+    );
+    // The fourth GPU of its node is free, but the gang would not have it there.
+    assert_eq!(
+        decided,
+        [
+            "move old-0 by Consolidation for Some(\"new\")",
+            "promise new-0 on left",
+            "promise new-1 on left",
+            "promise new-2 on left",
+            "promise old-0 on right",
+        ]
+    );
+}

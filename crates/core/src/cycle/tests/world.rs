@@ -17,6 +17,7 @@ pub struct World {
     pub queues: Vec<delta::Queue>,
     pub groups: Vec<delta::PodGroup>,
     pub pods: Vec<delta::Pod>,
+    pub topologies: Vec<delta::Topology>,
     pub policy: Policy,
 }
 
@@ -29,7 +30,8 @@ impl std::fmt::Debug for World {
         for group in &self.groups {
             let (min, created, started) = (group.min_member, group.created, group.last_start);
             let ranks = (group.priority, group.preemptible, min, created, started);
-            writeln!(to, "  group {} of {} {ranks:?}", group.key, group.queue)?;
+            write!(to, "  group {} of {} {ranks:?}", group.key, group.queue)?;
+            writeln!(to, " {:?} {:?} {:?}", group.min_sub_group, group.subgroups, group.topology)?;
         }
         write_objects(to, &self.nodes, &self.pods, &self.policy)
     }
@@ -51,7 +53,9 @@ pub fn write_objects(
         let at = pod.placement.as_ref().map(|placement| (&placement.node, &placement.devices));
         write!(to, "  pod {} {request:?} at {at:?} deleted {:?}", pod.uid, pod.deleted)?;
         let selector = &pod.constraints.node_selector;
-        writeln!(to, " {selector:?} {} {:?}", pod.constraints.tolerations.len(), pod.nominated)?;
+        write!(to, " {selector:?} {} {:?}", pod.constraints.tolerations.len(), pod.nominated)?;
+        let (away, ports) = (&pod.constraints.pod_anti_affinity, &pod.constraints.host_ports);
+        writeln!(to, " {:?} {:?} away from {away:?} {ports:?}", pod.subgroup, pod.labels)?;
     }
     let most = policy.max_consolidation_victims;
     let spans = (policy.preempt_min_runtime, policy.reclaim_min_runtime);
@@ -149,7 +153,8 @@ impl World {
         let queues = self.queues.iter().map(|queue| Delta::Queue(Box::new(queue.clone())));
         let groups = self.groups.iter().map(|group| Delta::PodGroup(Box::new(group.clone())));
         let pods = self.pods.iter().map(|pod| Delta::Pod(Box::new(pod.clone())));
-        nodes.chain(queues).chain(groups).chain(pods).collect()
+        let topologies = self.topologies.iter().map(|topology| Delta::Topology(topology.clone()));
+        topologies.chain(nodes).chain(queues).chain(groups).chain(pods).collect()
     }
 
     /// The policy with other actions.
@@ -312,7 +317,8 @@ prop_compose! {
             let created = Time(i64::try_from(number).unwrap_or(0));
             all.push(delta::Queue { name: format!("q{number}"), parent, created, ..leaf });
         }
-        let mut world = World { nodes, queues: all, groups: Vec::new(), pods: Vec::new(), policy };
+        let (groups, pods, topologies) = (Vec::new(), Vec::new(), Vec::new());
+        let mut world = World { nodes, queues: all, groups, pods, topologies, policy };
         let mut choices = 1;
         for shape in runs {
             let (pods, before) = ((shape.min + shape.extra).max(1), world.groups.len());
