@@ -41,6 +41,9 @@ const EXHAUSTIVE: usize = 1024;
 /// Where there are no more batches than this every choice is tried instead.
 const FEW: usize = 10;
 
+/// For so many batches single nodes are looked at before several nodes are for any.
+const SURVEYED: usize = 64;
+
 /// After so many looks in vain the search only looks again when the number of batches has grown by half.
 const PATIENCE: u32 = 64;
 
@@ -87,6 +90,10 @@ impl Cycle<'_> {
         let promises = if search.action == Action::Reclaim { Promises::First } else { Promises::InTurn };
         let mut order = self.taking_order(search.queues, promises);
         let mut next_look = 0;
+        let enough = room.is_enough();
+        if let Some(outcome) = self.survey(search, rules, &mut attempt, &mut order, movers) {
+            return Ok(outcome);
+        }
         while let Some(batch) = self.next_batch(search, rules, &mut attempt, &mut order) {
             room.add(self, &batch);
             attempt.taken.push(batch);
@@ -115,7 +122,9 @@ impl Cycle<'_> {
         } else {
             count(&mut attempt.refusals, VictimRefusal::NoRoom);
         }
-        Err(attempt.refusals)
+        // Where all candidates must stay, or have moved in this cycle already, what is free may do all the same.
+        let spared = enough && !(attempt.taken.is_empty() && self.cluster.leaving.is_empty());
+        spared.then(|| self.spare_all(search, rules)).flatten().ok_or(attempt.refusals)
     }
 
     /// Why nobody's leaving can help: a pod fits no node even if it were empty, or there is room for all of them, though they
@@ -158,7 +167,10 @@ impl Cycle<'_> {
         if over_limit && search.action == Action::Consolidation {
             return Some(VictimRefusal::NoRoom);
         }
-        (turned_down && seen.len() == 1 && room.is_enough() && !opposed && !over_limit).then_some(VictimRefusal::NoRoom)
+        // Since it was turned down others may have left.
+        let unchanged = self.costly.is_empty();
+        (turned_down && unchanged && seen.len() == 1 && room.is_enough() && !opposed && !over_limit)
+            .then_some(VictimRefusal::NoRoom)
     }
 
     /// Whether some node would hold a pod of a class if it were empty.
@@ -202,6 +214,18 @@ impl Cycle<'_> {
         })
     }
 
+    /// The scenario in which nobody leaves: what is free or will be may do.
+    fn spare_all(&mut self, search: &Search, rules: &mut dyn Rules) -> Option<Outcome> {
+        rules.before(self, &[]);
+        let checkpoint = self.cluster.checkpoint();
+        let outcome = self.play(search.order, search.beneficiary, &[])?;
+        if rules.judge(self, &outcome).is_err() {
+            self.cluster.rollback(checkpoint);
+            return None;
+        }
+        Some(outcome)
+    }
+
     /// Whether the beneficiary would fit if all victims left at once. It is asked once, and only where there are too many batches to try
     /// every choice: then nothing that could be found is missed.
     fn may_help(
@@ -226,18 +250,63 @@ impl Cycle<'_> {
         self.fits_without(search.beneficiary, &all)
     }
 
-    /// Tries the scenarios that the newest batch makes possible.
-    fn look(&mut self, search: &Search, rules: &mut dyn Rules, attempt: &mut Attempt, room: &Room) -> Option<Outcome> {
-        let newest = attempt.taken.last()?;
-        let mut nodes: SmallVec<[NodeId; 4]> =
-            newest.pods.iter().filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
-        nodes.sort_unstable_by_key(|node| self.cluster.nodes[node.index()].rank);
-        nodes.dedup();
-        for node in nodes.into_iter().filter(|node| room.holds_all(*node)) {
-            let chosen = attempt.batches_on(self, &[node]);
-            if let Some(outcome) = self.try_out(search, rules, attempt, &chosen) {
+    /// Looks at single nodes for the first batches. Victims on one node disturb less than victims on several that come earlier in the
+    /// order of taking.
+    fn survey(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        order: &mut TakingOrder,
+        movers: Movers,
+    ) -> Option<Outcome> {
+        let mut room = Room::new(self, search.steps, movers);
+        while attempt.taken.len() < SURVEYED
+            && let Some(batch) = self.next_batch(search, rules, attempt, order)
+        {
+            room.add(self, &batch);
+            attempt.taken.push(batch);
+            if room.may_fit()
+                && let Some(outcome) = self.look_at_nodes(search, rules, attempt, &room)
+            {
                 return Some(outcome);
             }
+        }
+        attempt.ahead = attempt.taken.drain(..).collect();
+        None
+    }
+
+    /// Tries the scenarios with victims on one node that the newest batch makes possible.
+    fn look_at_nodes(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        room: &Room,
+    ) -> Option<Outcome> {
+        let newest = attempt.taken.last()?.group;
+        let pods = attempt.taken.iter().filter(|batch| batch.group == newest).flat_map(|batch| &batch.pods);
+        let mut nodes: SmallVec<[NodeId; 4]> =
+            pods.filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
+        nodes.sort_unstable_by_key(|node| self.cluster.nodes[node.index()].rank);
+        nodes.dedup();
+        for node in nodes {
+            let chosen = attempt.batches_on(self, &[node]);
+            let left = chosen.iter().flat_map(|place| &attempt.taken[*place].pods);
+            let left: FxHashSet<NodeId> = left.filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
+            if room.is_enough_with(&left)
+                && let Some(outcome) = self.try_out(search, rules, attempt, &chosen)
+            {
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
+    /// Tries the scenarios that the newest batch makes possible.
+    fn look(&mut self, search: &Search, rules: &mut dyn Rules, attempt: &mut Attempt, room: &Room) -> Option<Outcome> {
+        if let Some(outcome) = self.look_at_nodes(search, rules, attempt, room) {
+            return Some(outcome);
         }
         let nodes = room.nodes_by_room();
         let mut count = room.fewest(&nodes);
