@@ -19,7 +19,7 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{
-    cluster::status::Status,
+    cluster::{ledger::Checkpoint, status::Status},
     cycle::{
         Cycle,
         order::ServingOrder,
@@ -91,6 +91,7 @@ impl Cycle<'_> {
         let mut order = self.taking_order(search.queues, promises);
         let mut next_look = 0;
         let enough = room.is_enough();
+        let start = self.cluster.checkpoint();
         if let Some(outcome) = self.survey(search, rules, &mut attempt, &mut order, movers) {
             return Ok(outcome);
         }
@@ -101,7 +102,7 @@ impl Cycle<'_> {
                 continue;
             }
             if let Some(outcome) = self.look(search, rules, &mut attempt, &room) {
-                return Ok(outcome);
+                return self.prefer_one_node(search, rules, &attempt, start, outcome).ok_or(attempt.refusals);
             }
             if !self.may_help(search, rules, &mut attempt, &mut order) {
                 count(&mut attempt.refusals, VictimRefusal::NoRoom);
@@ -250,8 +251,8 @@ impl Cycle<'_> {
         self.fits_without(search.beneficiary, &all)
     }
 
-    /// Looks at single nodes for the first batches. Victims on one node disturb less than victims on several that come earlier in the
-    /// order of taking.
+    /// Looks at single nodes for the first batches: victims on one node may come later in the order of taking than victims on several
+    /// and still be fewer. What is found where nothing else was possible is taken; otherwise it is only noted.
     fn survey(
         &mut self,
         search: &Search,
@@ -261,19 +262,55 @@ impl Cycle<'_> {
         movers: Movers,
     ) -> Option<Outcome> {
         let mut room = Room::new(self, search.steps, movers);
+        let checkpoint = self.cluster.checkpoint();
+        let mut first = true;
         while attempt.taken.len() < SURVEYED
             && let Some(batch) = self.next_batch(search, rules, attempt, order)
         {
             room.add(self, &batch);
             attempt.taken.push(batch);
-            if room.may_fit()
-                && let Some(outcome) = self.look_at_nodes(search, rules, attempt, &room)
-            {
-                return Some(outcome);
+            if !room.may_fit() {
+                continue;
             }
+            if let Some(outcome) = self.look_at_nodes(search, rules, attempt, &room) {
+                if first {
+                    return Some(outcome);
+                }
+                self.cluster.rollback(checkpoint);
+                let chosen = std::mem::take(&mut attempt.newest);
+                attempt.tried.remove(&chosen);
+                attempt.on_one_node = Some((chosen, outcome.price()));
+                break;
+            }
+            first = false;
         }
-        attempt.ahead = attempt.taken.drain(..).collect();
+        attempt.taken.drain(..).rev().for_each(|batch| attempt.ahead.push_front(batch));
         None
+    }
+
+    /// What was found on one node instead of what was found in order, if it costs no more.
+    fn prefer_one_node(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &Attempt,
+        start: Checkpoint,
+        outcome: Outcome,
+    ) -> Option<Outcome> {
+        let noted = attempt.on_one_node.as_ref().filter(|(_, price)| *price <= outcome.price());
+        let Some((chosen, _)) = noted.filter(|(chosen, _)| *chosen != attempt.newest) else { return Some(outcome) };
+        // Batches come in the same order as when it was found, but perhaps fewer of them so far.
+        let all: Vec<&Batch> = attempt.taken.iter().chain(&attempt.ahead).collect();
+        let batches: Vec<&Batch> = chosen.iter().filter_map(|place| all.get(*place).copied()).collect();
+        self.cluster.rollback(start);
+        rules.before(self, &batches);
+        // The same game from the same position has the same end.
+        let other = self.play(search.order, search.beneficiary, &batches)?;
+        if rules.judge(self, &other).is_err() {
+            self.cluster.rollback(start);
+            return None;
+        }
+        Some(other)
     }
 
     /// Tries the scenarios with victims on one node that the newest batch makes possible.
@@ -375,6 +412,7 @@ impl Cycle<'_> {
             return None;
         }
         attempt.plays += 1;
+        attempt.newest = chosen.to_vec();
         rules.before(self, &batches);
         let checkpoint = self.cluster.checkpoint();
         let Some(outcome) = self.play(search.order, search.beneficiary, &batches) else {
@@ -447,6 +485,10 @@ struct Attempt {
     ahead: VecDeque<Batch>,
     /// Sets of batches that were tried.
     tried: FxHashSet<Vec<usize>>,
+    /// The set that was tried last.
+    newest: Vec<usize>,
+    /// A set of batches on one node that does, and its price.
+    on_one_node: Option<(Vec<usize>, usize)>,
     plays: u32,
     /// How often it was looked for candidates.
     looks: u32,

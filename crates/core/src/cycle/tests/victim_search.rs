@@ -78,7 +78,7 @@ impl Table<'_> {
         let mut groups: Vec<GroupId> = batches.iter().map(|batch| batch.group).collect();
         groups.sort_unstable();
         groups.dedup();
-        if batches.is_empty() || (self.action == Action::Consolidation && groups.len() > most) {
+        if self.action == Action::Consolidation && groups.len() > most {
             return None;
         }
         let checkpoint = cycle.cluster.checkpoint();
@@ -144,6 +144,10 @@ fn explore(world: &World, action: Action) -> Explored {
             explored.solution = Some(chosen);
             break;
         }
+    }
+    // Where somebody could be asked to leave, what is free without it may do as well.
+    if explored.solution.is_none() && !batches.is_empty() && table.play(&mut cycle, &[]).is_some() {
+        explored.solution = Some(Vec::new());
     }
     explored
 }
