@@ -95,6 +95,8 @@ pub struct Converter {
     volumes: Volumes,
     config_maps: BTreeSet<String>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// By queue: what people call it, where that is not its name.
+    queue_titles: BTreeMap<String, String>,
     devices: Devices,
     /// Pods whose deletion was asked for, by uid, until their objects say so.
     leaving: BTreeMap<String, Time>,
@@ -184,6 +186,7 @@ impl Converter {
             Object::NodeResourceTopology(object) => self.node_zones(object, &mut out),
             Object::Queue(object) => {
                 let gone = !self.ours(&object.metadata);
+                self.name_queue(object, gone);
                 out.push(if gone {
                     Delta::QueueGone(name(&object.metadata))
                 } else {
@@ -251,7 +254,10 @@ impl Converter {
                 self.tell_node(name, &mut out);
                 self.tell_zones(name, &mut out);
             }
-            Kind::Queue => out.push(Delta::QueueGone(name.to_owned())),
+            Kind::Queue => {
+                self.queue_titles.remove(name);
+                out.push(Delta::QueueGone(name.to_owned()));
+            }
             Kind::PodGroup => {
                 self.notes.remove(&full());
                 if self.groups.remove(&full()).is_some() {
@@ -262,6 +268,20 @@ impl Converter {
             Kind::Topology => out.push(Delta::TopologyGone(name.to_owned())),
         }
         out
+    }
+
+    /// What people call a queue, where that is not its name.
+    pub(crate) fn queue_title(&self, queue: &str) -> Option<&str> {
+        self.queue_titles.get(queue).map(String::as_str)
+    }
+
+    fn name_queue(&mut self, object: &kai_api::Queue, gone: bool) {
+        let queue = name(&object.metadata);
+        let title = object.spec.display_name.clone().filter(|title| !gone && !title.is_empty() && *title != queue);
+        match title {
+            Some(title) => drop(self.queue_titles.insert(queue, title)),
+            None => drop(self.queue_titles.remove(&queue)),
+        }
     }
 
     /// Whether an object is of this scheduler's node pool.

@@ -35,6 +35,10 @@ pub trait Names {
     fn group_key(&self, group: GroupId) -> &str;
     /// The name of a queue.
     fn queue_name(&self, queue: QueueId) -> &str;
+    /// What people call a queue; its name where it says nothing else.
+    fn queue_title(&self, queue: QueueId) -> &str {
+        self.queue_name(queue)
+    }
     /// The name of a node.
     fn node_name(&self, node: NodeId) -> &str;
     /// A word.
@@ -84,6 +88,10 @@ impl Names for ClusterNames<'_> {
     }
     fn queue_name(&self, queue: QueueId) -> &str {
         self.cluster.queue_name(queue)
+    }
+    fn queue_title(&self, queue: QueueId) -> &str {
+        let name = self.cluster.queue_name(queue);
+        self.converter.queue_title(name).unwrap_or(name)
     }
     fn node_name(&self, node: NodeId) -> &str {
         self.cluster.node_name(node)

@@ -13,7 +13,7 @@ use crate::numa::NodeResourceTopology;
 
 /// Declares the kinds once, with their API.
 macro_rules! kinds {
-    ($($kind:ident($object:ty) $group:literal $versions:pat, $doc:literal;)*) => {
+    ($($kind:ident($object:ty) $group:literal $version:literal $(| $older:literal)*, $doc:literal;)*) => {
         /// An object of a kind that matters to scheduling.
         #[derive(Clone, Debug)]
         pub enum Object {
@@ -24,6 +24,15 @@ macro_rules! kinds {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             $(#[doc = $doc] $kind,)*
+        }
+
+        impl Kind {
+            /// A kind by its name in any spelling: the name and the API as they are to be written.
+            pub(crate) fn named(name: &str) -> Option<(&'static str, String)> {
+                let known = [$((stringify!($kind), $group, $version),)*];
+                let (kind, group, version) = known.into_iter().find(|(kind, ..)| kind.eq_ignore_ascii_case(name))?;
+                Some((kind, if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }))
+            }
         }
 
         impl Object {
@@ -43,7 +52,7 @@ macro_rules! kinds {
                 let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
                 let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
                 match (text("kind"), group, version) {
-                    $((stringify!($kind), $group, $versions) => decode(value).map(|object| Some(Self::$kind(object))),)*
+                    $((stringify!($kind), $group, $version $(| $older)*) => decode(value).map(|object| Some(Self::$kind(object))),)*
                     _ => Ok(None),
                 }
             }
@@ -60,9 +69,9 @@ kinds! {
     PersistentVolume(k8s::PersistentVolume) "" "v1", "A volume.";
     StorageClass(StorageClass) "storage.k8s.io" "v1", "A class of volumes.";
     PriorityClass(PriorityClass) "scheduling.k8s.io" "v1", "A class of priority.";
-    ResourceClaim(ResourceClaim) "resource.k8s.io" "v1", "A claim on devices.";
-    ResourceSlice(ResourceSlice) "resource.k8s.io" "v1", "Devices of a driver.";
-    DeviceClass(DeviceClass) "resource.k8s.io" "v1", "A class of devices.";
+    ResourceClaim(ResourceClaim) "resource.k8s.io" "v1" | "v1beta2", "A claim on devices.";
+    ResourceSlice(ResourceSlice) "resource.k8s.io" "v1" | "v1beta2", "Devices of a driver.";
+    DeviceClass(DeviceClass) "resource.k8s.io" "v1" | "v1beta2", "A class of devices.";
     NodeResourceTopology(NodeResourceTopology) "topology.node.k8s.io" "v1alpha2" | "v1alpha1", "The NUMA zones of a node.";
     Queue(kai_api::Queue) "scheduling.run.ai" "v2", "A queue.";
     PodGroup(kai_api::PodGroup) "scheduling.run.ai" "v2alpha2", "A group of pods.";

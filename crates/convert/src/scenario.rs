@@ -10,12 +10,16 @@
 mod check;
 mod drive;
 mod file;
+mod given;
 mod pods;
 mod report;
 mod short;
 mod world;
 
-use std::path::{Path, PathBuf};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    path::{Path, PathBuf},
+};
 
 pub use self::{
     drive::Cycle,
@@ -55,8 +59,11 @@ fn run_file(root: &Path, file: &Path, explain: Explain) -> Option<CaseResult> {
     if !scenario.expressible {
         return None;
     }
-    Some(match drive::run(&scenario, explain) {
-        Ok(outcome) => CaseResult::of(file, area, &scenario.name, outcome),
-        Err(error) => CaseResult::broken(file, area, &error),
+    // One case that brings the scheduler down must not hide what came of the others.
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| drive::run(&scenario, explain)));
+    Some(match outcome {
+        Ok(Ok(outcome)) => CaseResult::of(file, area, &scenario.name, outcome),
+        Ok(Err(error)) => CaseResult::broken(file, area, &error),
+        Err(_) => CaseResult::crashed(file, area, &scenario.name),
     })
 }

@@ -68,21 +68,41 @@ fn a_broken_file_fails_alone_and_names_the_field() {
         ("a/not-an-object.json", "[]"),
         ("b/no-action.yaml", "name: x\nkind: single-action\nexpect: {}\n"),
         (
-            "b/bad-object.yaml",
-            "name: x\nobjects: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: 5}]\nexpect: {}\n",
+            "b/misspelt.yaml",
+            "name: x\nobjects: [{apiVersion: v2, kind: podgroup, metadata: {name: p}}]\nexpect: {verdicts: [p]}\n",
         ),
+        (
+            "b/twice.yaml",
+            "name: x\nobjects: [{apiVersion: v1, kind: Node, metadata: {name: node}}, {apiVersion: v1, kind: Node, metadata: {name: node}}]\nexpect: {verdicts: [node]}\n",
+        ),
+        ("b/says-nothing.yaml", "name: x\nexpect: {}\n"),
         ("b/ignored.txt", "nothing"),
     ];
     let report = report(&files, Explain::No);
-    assert_eq!((report.passed, report.failed), (1, 5), "{}", report.text());
+    assert_eq!((report.passed, report.failed), (1, 7), "{}", report.text());
     let failure = |name: &str| {
         let case = report.cases.iter().find(|case| case.file.contains(name)).expect("listed");
         case.failures.join(" ")
     };
     assert!(failure("unknown-key").contains("`expect.podz`") && failure("unknown-key").contains("hint"));
     assert!(failure("no-action").contains("`action`"));
-    assert!(failure("bad-object").contains("`objects[0]`") && failure("bad-object").contains("Pod `p`"));
+    assert!(failure("misspelt").contains("`objects[0]`"), "{}", failure("misspelt"));
+    assert!(failure("misspelt").contains("`apiVersion: scheduling.run.ai/v2alpha2` and `kind: PodGroup`"));
+    assert!(failure("twice").contains("`objects[1]`: Node `node` is there twice"), "{}", failure("twice"));
+    assert!(failure("says-nothing").contains("whatever happens would pass"));
     assert!(failure("not-yaml").contains("not-yaml.yaml"));
+}
+
+/// An object that nothing can be made of is a verdict on that object alone, as in a cluster.
+#[test]
+fn an_object_that_cannot_be_read_is_left_out_and_told() {
+    let object = "objects: [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: 5}]\n";
+    let told = format!("{GANG}  verdicts: [Pod `p`]\n{object}");
+    let wrong = format!("{GANG}  nodes: {{n9: {{idleGpus: 1}}}}\n{object}");
+    let report = report(&[("a/told.yaml", &told), ("b/wrong.yaml", &wrong)], Explain::No);
+    assert_eq!((report.passed, report.failed), (1, 1), "{}", report.text());
+    let failures = &report.cases[1].failures;
+    assert!(failures.last().is_some_and(|last| last.starts_with("left out: Pod `p`: ")), "{failures:?}");
 }
 
 #[test]

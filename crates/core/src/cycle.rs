@@ -248,7 +248,8 @@ impl<'a> Cycle<'a> {
     fn note_promise(&mut self, id: GroupId) {
         let group = &self.cluster.groups[id.index()];
         let Some(queue) = group.queue.filter(|_| group.preemptible) else { return };
-        self.promised.entry(queue).or_default().push(id);
+        let (cluster, memory) = (&*self.cluster, self.smallest_gpu);
+        self.promised.entry(queue).or_default().push(id, || cluster.most_gpus(id, memory));
     }
 
     /// Notes why a group waits.

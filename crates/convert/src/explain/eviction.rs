@@ -29,7 +29,7 @@ pub fn eviction(eviction: &Eviction, names: &dyn Names) -> String {
 
 /// A queue with its numbers.
 fn of_queue(queue: QueueId, names: &dyn Names) -> String {
-    let name = names.queue_name(queue);
+    let name = names.queue_title(queue);
     names.queue_use(queue).map_or_else(
         || name.to_owned(),
         |known| {

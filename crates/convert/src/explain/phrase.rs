@@ -251,7 +251,7 @@ fn over_quota(overdraft: &Overdraft, names: &dyn Names) -> String {
         "Non-preemptible workload is over quota. Workload requested {} {unit}, but {} quota is {} {unit}, while {} {unit} \
          are already allocated for non-preemptible pods. Use a preemptible workload to go over quota.",
         requested(overdraft),
-        names.queue_name(overdraft.queue),
+        names.queue_title(overdraft.queue),
         shown(overdraft, overdraft.allowed),
         shown(overdraft, overdraft.allocated),
     )
@@ -261,7 +261,7 @@ fn over_limit(overdraft: &Overdraft, names: &dyn Names) -> String {
     let unit = unit(overdraft);
     format!(
         "Workload is over the limit of {}. Limit is {} {unit}, {} {unit} are allocated and the workload requested {} {unit}",
-        names.queue_name(overdraft.queue),
+        names.queue_title(overdraft.queue),
         shown(overdraft, overdraft.allowed),
         shown(overdraft, overdraft.allocated),
         requested(overdraft),

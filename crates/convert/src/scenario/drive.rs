@@ -13,7 +13,7 @@ use kai_core::{
 
 use super::{
     Explain, check,
-    file::{Kind, Scenario, ScenarioError},
+    file::{Expectation, Kind, Scenario, ScenarioError},
     pods::{self, PodState},
     world::{Bound, World},
 };
@@ -59,6 +59,10 @@ pub(super) struct Run<'a> {
 
 /// Runs a scenario.
 pub(super) fn run(scenario: &Scenario, explain: Explain) -> Result<Outcome, ScenarioError> {
+    if scenario.expect == Expectation::default() {
+        let hint = "say what must come out, such as `pods: {job-0: {status: Running}}`";
+        return Err(ScenarioError::field("expect", "is empty: whatever happens would pass", hint));
+    }
     let mut run = Run {
         scenario,
         cluster: Cluster::new(),
@@ -74,6 +78,10 @@ pub(super) fn run(scenario: &Scenario, explain: Explain) -> Result<Outcome, Scen
     match scenario.kind {
         Kind::SingleAction => run.single_action(),
         Kind::Rounds => run.rounds(),
+    }
+    if !run.outcome.failures.is_empty() {
+        // Most likely why.
+        run.outcome.failures.extend(run.world.unreadable().iter().map(|what| format!("left out: {what}")));
     }
     Ok(run.outcome)
 }
@@ -92,18 +100,32 @@ impl Run<'_> {
         self.feed();
         let mut last = Cycle::default();
         for _ in 0..self.scenario.rounds.until_match {
+            self.snapshot();
             last = self.cycle();
             self.world_moves(&last.plan);
         }
         let states = self.states();
         self.compare(&states, &last);
         for _ in 0..self.scenario.rounds.after_match {
+            self.snapshot();
             let cycle = self.cycle();
             let stirred = check::stirred(&self.scenario.expect, &cycle.plan, |pod| self.key(pod).to_owned());
             let number = self.cycles;
             self.outcome.failures.extend(stirred.into_iter().map(|what| format!("cycle {number}: {what}")));
             self.world_moves(&cycle.plan);
         }
+    }
+
+    /// A round starts from the objects alone, as KAI's does; with `remember` what the scheduler promised lives on.
+    fn snapshot(&mut self) {
+        if self.scenario.rounds.remember {
+            return;
+        }
+        self.cluster = Cluster::new();
+        self.converter = Converter::new(Settings::default());
+        self.pods.clear();
+        self.world.tell_all();
+        self.feed();
     }
 
     /// Tells the core what changed.
@@ -131,7 +153,8 @@ impl Run<'_> {
         let plan = kai_core::plan(&mut self.cluster, self.now, &self.policy);
         let names = ClusterNames { cluster: &self.cluster, converter: &self.converter };
         let explanations = explain::explain(&plan.reasons, &names);
-        let verdicts: Vec<String> = plan.verdicts.iter().map(explain::verdict).collect();
+        let unreadable = self.world.unreadable().iter().cloned();
+        let verdicts: Vec<String> = unreadable.chain(plan.verdicts.iter().map(explain::verdict)).collect();
         if self.explain == Explain::Yes {
             self.outcome.log.push(format!("cycle {}", self.cycles));
             self.outcome.log.extend(plan.decisions.iter().map(|decision| format!("  {}", decided(decision, &names))));

@@ -67,13 +67,15 @@ pub(super) enum Kind {
 pub(super) struct Rounds {
     pub(super) until_match: u32,
     pub(super) after_match: u32,
+    /// Whether one scheduler lives through all cycles and keeps its promises, instead of starting from a snapshot each time.
+    pub(super) remember: bool,
     /// Time between cycles of the original; the clock here stands still.
     delay_seconds: f64,
 }
 
 impl Default for Rounds {
     fn default() -> Self {
-        Self { until_match: 2, after_match: 3, delay_seconds: 0.0 }
+        Self { until_match: 2, after_match: 3, remember: false, delay_seconds: 0.0 }
     }
 }
 
@@ -101,7 +103,15 @@ pub(super) struct Tier {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TierPlugin {
     pub(super) name: String,
+    #[serde(deserialize_with = "texts")]
     pub(super) arguments: BTreeMap<String, String>,
+}
+
+/// Arguments are text; numbers and switches may be written as such.
+fn texts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let written: BTreeMap<String, Value> = Deserialize::deserialize(from)?;
+    let text = |value: Value| if let Value::String(text) = value { text } else { value.to_string() };
+    Ok(written.into_iter().map(|(name, value)| (name, text(value))).collect())
 }
 
 /// What must come out.

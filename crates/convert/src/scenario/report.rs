@@ -37,6 +37,12 @@ impl CaseResult {
         }
     }
 
+    /// A scenario in which the scheduler panicked; the panic itself was printed.
+    pub(super) fn crashed(file: &Path, area: String, name: &str) -> Self {
+        let failures = vec!["the scheduler panicked; the message is above".to_owned()];
+        Self { file: file.display().to_string(), name: name.to_owned(), area, passed: false, failures, log: Vec::new() }
+    }
+
     /// A file that is not a scenario.
     pub(super) fn broken(file: &Path, area: String, error: &ScenarioError) -> Self {
         let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));

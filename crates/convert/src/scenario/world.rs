@@ -7,14 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use kai_api::names::{annotations, bind_phases, labels, namespaces, resource_types};
 use serde_json::{Map, Value, json};
 
-use super::file::ScenarioError;
+use super::{
+    file::ScenarioError,
+    given::{self, ObjectKey},
+};
 use crate::object::{Kind, Object};
-
-/// Maps of quantities: numbers in them are quantities too.
-const QUANTITY_MAPS: [&str; 6] = ["allocatable", "capacity", "requests", "limits", "overhead", "amount"];
-
-/// An object's kind and `namespace/name`, or name where the kind has no namespaces.
-pub(super) type ObjectKey = (Kind, String);
 
 /// A device for a claim: the place of the request, and driver, pool and name of the device.
 pub(super) type Chosen = (usize, [String; 3]);
@@ -37,38 +34,25 @@ pub(super) struct Bound {
 pub(super) struct World {
     objects: BTreeMap<ObjectKey, Value>,
     changed: BTreeSet<ObjectKey>,
+    unreadable: Vec<String>,
 }
 
 impl World {
-    /// Takes the objects of a scenario.
+    /// Takes the objects of a scenario; those that nothing can be made of are left out and named in [`Self::unreadable`].
     pub(super) fn new(given: &[Value]) -> Result<Self, ScenarioError> {
-        let mut world = Self::default();
-        for (index, value) in given.iter().enumerate() {
-            let mut value = value.clone();
-            write_quantities(&mut value, 0);
-            let hint = "write it as Kubernetes would";
-            let read = Object::read(&value);
-            let read = read.map_err(|error| ScenarioError::field(format!("objects[{index}]"), error, hint))?;
-            let Some(object) = read else {
-                let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or("?").to_owned();
-                let what = format!("{} {} is not a kind the scheduler knows", text("apiVersion"), text("kind"));
-                return Err(ScenarioError::field(format!("objects[{index}]"), what, "correct `apiVersion` and `kind`"));
-            };
-            let key = key_of(&object);
-            if key.1.is_empty() || key.1.ends_with('/') {
-                return Err(ScenarioError::field(
-                    format!("objects[{index}].metadata.name"),
-                    "is missing",
-                    "name the object",
-                ));
-            }
-            world.changed.insert(key.clone());
-            if world.objects.insert(key.clone(), value).is_some() {
-                let what = format!("{:?} `{}` is there twice", key.0, key.1);
-                return Err(ScenarioError::field(format!("objects[{index}]"), what, "remove one of them"));
-            }
-        }
-        Ok(world)
+        let given = given::read(given)?;
+        let changed = given.objects.keys().cloned().collect();
+        Ok(Self { objects: given.objects, changed, unreadable: given.unreadable })
+    }
+
+    /// Verdicts on objects that cannot be read, as sentences.
+    pub(super) fn unreadable(&self) -> &[String] {
+        &self.unreadable
+    }
+
+    /// Tells everything again.
+    pub(super) fn tell_all(&mut self) {
+        self.changed = self.objects.keys().cloned().collect();
     }
 
     /// Takes out what changed: objects as they are, or `None` where they are gone.
@@ -263,21 +247,6 @@ impl World {
     }
 }
 
-fn key_of(object: &Object) -> ObjectKey {
-    let (namespace, name) = object.name();
-    let namespaced = matches!(
-        object.kind(),
-        Kind::Pod
-            | Kind::ConfigMap
-            | Kind::PersistentVolumeClaim
-            | Kind::ResourceClaim
-            | Kind::PodGroup
-            | Kind::BindRequest
-    );
-    let namespace = if namespace.is_empty() { "default" } else { namespace };
-    (object.kind(), if namespaced { format!("{namespace}/{name}") } else { name.to_owned() })
-}
-
 fn allocation(claim: &Value, devices: &[Chosen], node: &str) -> Value {
     let results: Vec<Value> = devices
         .iter()
@@ -323,27 +292,4 @@ fn set(value: &mut Value, path: &[&str], to: Value) {
         place = fields.entry((*name).to_owned()).or_insert(Value::Null);
     }
     *place = to;
-}
-
-/// Quantities may be written as numbers; the types want text.
-fn write_quantities(value: &mut Value, depth: usize) {
-    if depth > 64 {
-        return;
-    }
-    match value {
-        Value::Object(fields) => {
-            for (name, inner) in fields {
-                if QUANTITY_MAPS.contains(&name.as_str())
-                    && let Value::Object(amounts) = inner
-                {
-                    for amount in amounts.values_mut().filter(|amount| amount.is_number()) {
-                        *amount = Value::String(amount.to_string());
-                    }
-                }
-                write_quantities(inner, depth + 1);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| write_quantities(item, depth + 1)),
-        _ => {}
-    }
 }

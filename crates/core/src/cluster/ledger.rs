@@ -8,10 +8,10 @@
 mod tests;
 
 use crate::{
-    amounts::Shares,
+    amounts::{Shares, share},
     cluster::{Cluster, pod::Place, status::Status},
     delta::Gpus,
-    ids::{NodeId, PodId},
+    ids::{GroupId, NodeId, PodId},
 };
 
 /// What was done, newest last.
@@ -147,6 +147,14 @@ impl Cluster {
         self.charge_at(pod, node)
     }
 
+    /// GPUs that all pods of a group cost at most; memory of pods that wait is counted on devices of `memory` MiB.
+    #[must_use]
+    pub fn most_gpus(&self, group: GroupId, memory: Option<u64>) -> i128 {
+        let pods = self.groups[group.index()].podsets.iter().flat_map(|podset| &podset.pods);
+        let gpus = |charge: Shares| charge.0[share::GPU];
+        pods.map(|pod| gpus(self.charge_of(*pod)).max(gpus(self.charge_with(*pod, memory)))).sum()
+    }
+
     /// What a pod costs its queue on a node.
     #[must_use]
     pub fn charge_at(&self, pod: PodId, node: Option<NodeId>) -> Shares {
@@ -155,7 +163,7 @@ impl Cluster {
         if let Some(node) = node {
             let claims = self.pods[pod.index()].claims().iter();
             let further = claims.map(|claim| self.claims.get(*claim).further_gpus(&self.nodes[node.index()]));
-            charge.0[crate::amounts::share::GPU] += further.sum::<i128>();
+            charge.0[share::GPU] += further.sum::<i128>();
         }
         charge
     }
@@ -165,7 +173,7 @@ impl Cluster {
     pub fn charge_with(&self, pod: PodId, memory: Option<u64>) -> Shares {
         let mut charge = self.class_of(pod).charge_on(memory);
         if let Some(rare) = &self.pods[pod.index()].rare {
-            charge.0[crate::amounts::share::GPU] += rare.claimed_gpus;
+            charge.0[share::GPU] += rare.claimed_gpus;
         }
         charge
     }
@@ -235,7 +243,7 @@ impl Cluster {
         if pod.is_foreign() {
             let mut charge = class.charge_on(node.gpu_memory);
             let further = pod.claims().iter().map(|claim| self.claims.get(*claim).further_gpus(node)).sum::<i128>();
-            charge.0[crate::amounts::share::GPU] += pod.rare.as_ref().map_or(0, |rare| rare.claimed_gpus) + further;
+            charge.0[share::GPU] += pod.rare.as_ref().map_or(0, |rare| rare.claimed_gpus) + further;
             if times > 0 {
                 node.foreign.add(&charge);
             } else {
@@ -269,7 +277,7 @@ impl Cluster {
             self.charge_queues(queue, &charge, preemptible, times);
         } else if status == Status::Pending {
             let mut charge = self.classes.get(pod.class).charge;
-            charge.0[crate::amounts::share::GPU] += pod.rare.as_ref().map_or(0, |rare| rare.claimed_gpus);
+            charge.0[share::GPU] += pod.rare.as_ref().map_or(0, |rare| rare.claimed_gpus);
             let memory = match self.classes.get(pod.class).gpus {
                 Gpus::Memory { devices, mib } => i128::from(devices) * i128::from(mib),
                 _ => 0,

@@ -14,7 +14,7 @@ use crate::{
         scenario::Outcome,
         search::{Refusals, Rules, Search},
         tasks::Steps,
-        victims::Batch,
+        victims::{Batch, Promised},
     },
     delta::Gpus,
     ids::{GroupId, QueueId},
@@ -154,17 +154,17 @@ impl Cycle<'_> {
         let known = self.cluster.memory.largest.get(&queue).filter(|(known, _)| *known == version);
         let own = known.map_or_else(
             || {
-                let groups = described.running_groups.iter().map(|group| {
-                    let podsets = self.group(*group).podsets.iter();
-                    podsets.flat_map(|podset| &podset.pods).map(|pod| self.cluster.charge_of(*pod).0[share::GPU]).sum()
-                });
+                let groups =
+                    described.running_groups.iter().map(|group| self.cluster.most_gpus(*group, self.smallest_gpu));
                 groups.max().unwrap_or(0)
             },
             |(_, largest)| *largest,
         );
         self.cluster.memory.largest.insert(queue, (version, own));
+        // What this cycle gave can be taken back as well.
+        let given = self.promised.get(&queue).map_or(0, Promised::largest);
         let children = self.cluster.queues[queue.index()].children.clone();
-        children.into_iter().map(|child| self.largest_vector(child)).max().unwrap_or(0).max(own)
+        children.into_iter().map(|child| self.largest_vector(child)).max().unwrap_or(0).max(own).max(given)
     }
 
     /// Whether any pod that asks for GPUs may be on a node: what nobody may use is not free.

@@ -1,6 +1,6 @@
 //! How much room victims would make: counters per node that never say less than the truth.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::{
@@ -135,10 +135,13 @@ impl Room {
         self.needs.iter().all(|need| need.slots + need.gained >= need.count)
     }
 
-    /// Whether the whole step may fit on one node.
-    pub fn holds_all(&self, node: NodeId) -> bool {
-        let Some(place) = self.places.get(&node) else { return false };
-        self.needs.iter().all(|need| need.touched.get(*place).is_some_and(|(_, with)| *with >= need.count))
+    /// Whether the step may fit if what was counted on some nodes leaves.
+    pub fn is_enough_with(&self, nodes: &FxHashSet<NodeId>) -> bool {
+        self.needs.iter().all(|need| {
+            let touched = nodes.iter().filter_map(|node| need.touched.get(*self.places.get(node)?));
+            let gained: u64 = touched.map(|(without, with)| with.saturating_sub(*without)).sum();
+            need.slots + gained >= need.count
+        })
     }
 
     /// Whether the step fits by amounts as things are, with nobody leaving.

@@ -31,6 +31,13 @@ pub struct Outcome {
     pub promised: Vec<PodId>,
 }
 
+impl Outcome {
+    /// How many pods lose or change their place.
+    pub fn price(&self) -> usize {
+        self.evicted.len() + self.moved.len()
+    }
+}
+
 impl Cycle<'_> {
     /// Plays a scenario. If the beneficiary finds no place everything is as before; otherwise the cluster is as it would be.
     pub(super) fn play(&mut self, order: &ServingOrder, beneficiary: GroupId, batches: &[&Batch]) -> Option<Outcome> {

@@ -19,7 +19,7 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{
-    cluster::status::Status,
+    cluster::{ledger::Checkpoint, status::Status},
     cycle::{
         Cycle,
         order::ServingOrder,
@@ -40,6 +40,9 @@ const EXHAUSTIVE: usize = 1024;
 
 /// Where there are no more batches than this every choice is tried instead.
 const FEW: usize = 10;
+
+/// For so many batches single nodes are looked at before several nodes are for any.
+const SURVEYED: usize = 64;
 
 /// After so many looks in vain the search only looks again when the number of batches has grown by half.
 const PATIENCE: u32 = 64;
@@ -87,6 +90,11 @@ impl Cycle<'_> {
         let promises = if search.action == Action::Reclaim { Promises::First } else { Promises::InTurn };
         let mut order = self.taking_order(search.queues, promises);
         let mut next_look = 0;
+        let enough = room.is_enough();
+        let start = self.cluster.checkpoint();
+        if let Some(outcome) = self.survey(search, rules, &mut attempt, &mut order, movers) {
+            return Ok(outcome);
+        }
         while let Some(batch) = self.next_batch(search, rules, &mut attempt, &mut order) {
             room.add(self, &batch);
             attempt.taken.push(batch);
@@ -94,7 +102,7 @@ impl Cycle<'_> {
                 continue;
             }
             if let Some(outcome) = self.look(search, rules, &mut attempt, &room, &mut order) {
-                return Ok(outcome);
+                return self.prefer_one_node(search, rules, &attempt, start, outcome).ok_or(attempt.refusals);
             }
             if attempt.hope == Hope::None {
                 count(&mut attempt.refusals, VictimRefusal::NoRoom);
@@ -115,7 +123,9 @@ impl Cycle<'_> {
         } else {
             count(&mut attempt.refusals, VictimRefusal::NoRoom);
         }
-        Err(attempt.refusals)
+        // Where all candidates must stay, or have moved in this cycle already, what is free may do all the same.
+        let spared = enough && !(attempt.taken.is_empty() && self.cluster.leaving.is_empty());
+        spared.then(|| self.spare_all(search, rules)).flatten().ok_or(attempt.refusals)
     }
 
     /// Why nobody's leaving can help: a pod fits no node even if it were empty, or there is room for all of them, though they
@@ -158,7 +168,10 @@ impl Cycle<'_> {
         if over_limit && search.action == Action::Consolidation {
             return Some(VictimRefusal::NoRoom);
         }
-        (turned_down && seen.len() == 1 && room.is_enough() && !opposed && !over_limit).then_some(VictimRefusal::NoRoom)
+        // Since it was turned down others may have left.
+        let unchanged = self.costly.is_empty();
+        (turned_down && unchanged && seen.len() == 1 && room.is_enough() && !opposed && !over_limit)
+            .then_some(VictimRefusal::NoRoom)
     }
 
     /// Whether some node would hold a pod of a class if it were empty.
@@ -202,6 +215,18 @@ impl Cycle<'_> {
         })
     }
 
+    /// The scenario in which nobody leaves: what is free or will be may do.
+    fn spare_all(&mut self, search: &Search, rules: &mut dyn Rules) -> Option<Outcome> {
+        rules.before(self, &[]);
+        let checkpoint = self.cluster.checkpoint();
+        let outcome = self.play(search.order, search.beneficiary, &[])?;
+        if rules.judge(self, &outcome).is_err() {
+            self.cluster.rollback(checkpoint);
+            return None;
+        }
+        Some(outcome)
+    }
+
     /// Whether the beneficiary would fit if all victims left at once. It is asked once, and only where there are too many batches to try
     /// every choice: then nothing that could be found is missed.
     fn may_help(
@@ -226,6 +251,95 @@ impl Cycle<'_> {
         helps
     }
 
+    /// Looks at single nodes for the first batches: victims on one node may come later in the order of taking than victims on several
+    /// and still be fewer. What is found where nothing else was possible is taken; otherwise it is only noted.
+    fn survey(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        order: &mut TakingOrder,
+        movers: Movers,
+    ) -> Option<Outcome> {
+        let mut room = Room::new(self, search.steps, movers);
+        let checkpoint = self.cluster.checkpoint();
+        let mut first = true;
+        while attempt.taken.len() < SURVEYED
+            && let Some(batch) = self.next_batch(search, rules, attempt, order)
+        {
+            room.add(self, &batch);
+            attempt.taken.push(batch);
+            if !room.may_fit() {
+                continue;
+            }
+            if let Some(outcome) = self.look_at_nodes(search, rules, attempt, &room) {
+                if first {
+                    return Some(outcome);
+                }
+                self.cluster.rollback(checkpoint);
+                let chosen = std::mem::take(&mut attempt.newest);
+                attempt.tried.remove(&chosen);
+                attempt.on_one_node = Some((chosen, outcome.price()));
+                break;
+            }
+            first = false;
+        }
+        attempt.taken.drain(..).rev().for_each(|batch| attempt.ahead.push_front(batch));
+        None
+    }
+
+    /// What was found on one node instead of what was found in order, if it costs no more.
+    fn prefer_one_node(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &Attempt,
+        start: Checkpoint,
+        outcome: Outcome,
+    ) -> Option<Outcome> {
+        let noted = attempt.on_one_node.as_ref().filter(|(_, price)| *price <= outcome.price());
+        let Some((chosen, _)) = noted.filter(|(chosen, _)| *chosen != attempt.newest) else { return Some(outcome) };
+        // Batches come in the same order as when it was found, but perhaps fewer of them so far.
+        let all: Vec<&Batch> = attempt.taken.iter().chain(&attempt.ahead).collect();
+        let batches: Vec<&Batch> = chosen.iter().filter_map(|place| all.get(*place).copied()).collect();
+        self.cluster.rollback(start);
+        rules.before(self, &batches);
+        // The same game from the same position has the same end.
+        let other = self.play(search.order, search.beneficiary, &batches)?;
+        if rules.judge(self, &other).is_err() {
+            self.cluster.rollback(start);
+            return None;
+        }
+        Some(other)
+    }
+
+    /// Tries the scenarios with victims on one node that the newest batch makes possible.
+    fn look_at_nodes(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        room: &Room,
+    ) -> Option<Outcome> {
+        let newest = attempt.taken.last()?.group;
+        let pods = attempt.taken.iter().filter(|batch| batch.group == newest).flat_map(|batch| &batch.pods);
+        let mut nodes: SmallVec<[NodeId; 4]> =
+            pods.filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
+        nodes.sort_unstable_by_key(|node| self.cluster.nodes[node.index()].rank);
+        nodes.dedup();
+        for node in nodes {
+            let chosen = attempt.batches_on(self, &[node]);
+            let left = chosen.iter().flat_map(|place| &attempt.taken[*place].pods);
+            let left: FxHashSet<NodeId> = left.filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
+            if room.is_enough_with(&left)
+                && let Some(outcome) = self.try_out(search, rules, attempt, &chosen)
+            {
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
     /// Tries the scenarios that the newest batch makes possible: small ones first, larger ones if there is hope.
     fn look(
         &mut self,
@@ -235,16 +349,8 @@ impl Cycle<'_> {
         room: &Room,
         order: &mut TakingOrder,
     ) -> Option<Outcome> {
-        let newest = attempt.taken.last()?;
-        let mut nodes: SmallVec<[NodeId; 4]> =
-            newest.pods.iter().filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
-        nodes.sort_unstable_by_key(|node| self.cluster.nodes[node.index()].rank);
-        nodes.dedup();
-        for node in nodes.into_iter().filter(|node| room.holds_all(*node)) {
-            let chosen = attempt.batches_on(self, &[node]);
-            if let Some(outcome) = self.try_out(search, rules, attempt, &chosen) {
-                return Some(outcome);
-            }
+        if let Some(outcome) = self.look_at_nodes(search, rules, attempt, room) {
+            return Some(outcome);
         }
         let nodes = room.nodes_by_room();
         let mut count = room.fewest(&nodes);
@@ -317,6 +423,7 @@ impl Cycle<'_> {
             return None;
         }
         attempt.plays += 1;
+        attempt.newest = chosen.to_vec();
         rules.before(self, &batches);
         let checkpoint = self.cluster.checkpoint();
         let Some(outcome) = self.play(search.order, search.beneficiary, &batches) else {
@@ -389,6 +496,10 @@ struct Attempt {
     ahead: VecDeque<Batch>,
     /// Sets of batches that were tried.
     tried: FxHashSet<Vec<usize>>,
+    /// The set that was tried last.
+    newest: Vec<usize>,
+    /// A set of batches on one node that does, and its price.
+    on_one_node: Option<(Vec<usize>, usize)>,
     plays: u32,
     /// How often it was looked for candidates.
     looks: u32,

@@ -94,13 +94,21 @@ pub struct Promised {
     groups: Vec<GroupId>,
     /// The same in the order in which they would give.
     sorted: Arc<[GroupId]>,
+    /// GPUs of the largest of them.
+    largest: i128,
 }
 
 impl Promised {
-    /// Adds a group; the same may be added again.
-    pub fn push(&mut self, group: GroupId) {
+    /// GPUs of the largest group.
+    pub fn largest(&self) -> i128 {
+        self.largest
+    }
+
+    /// Adds a group with so many GPUs; the same may be added again.
+    pub fn push(&mut self, group: GroupId, gpus: impl FnOnce() -> i128) {
         if self.groups.last() != Some(&group) {
             self.groups.push(group);
+            self.largest = self.largest.max(gpus());
         }
     }
 }

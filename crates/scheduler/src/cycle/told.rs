@@ -112,6 +112,9 @@ impl Names for Numbers<'_> {
     fn queue_name(&self, queue: QueueId) -> &str {
         self.names.queue_name(queue)
     }
+    fn queue_title(&self, queue: QueueId) -> &str {
+        self.names.queue_title(queue)
+    }
     fn node_name(&self, node: NodeId) -> &str {
         self.names.node_name(node)
     }

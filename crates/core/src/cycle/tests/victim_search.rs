@@ -90,7 +90,7 @@ impl Table<'_> {
         let mut groups: Vec<GroupId> = batches.iter().map(|batch| batch.group).collect();
         groups.sort_unstable();
         groups.dedup();
-        if batches.is_empty() || (self.action == Action::Consolidation && groups.len() > most) {
+        if self.action == Action::Consolidation && groups.len() > most {
             return None;
         }
         let checkpoint = cycle.cluster.checkpoint();
@@ -151,6 +151,10 @@ fn explore(cycle: &mut Cycle, action: Action, order: &ServingOrder, group: Group
             explored.solution = Some(chosen);
             break;
         }
+    }
+    // Where somebody could be asked to leave, what is free without it may do as well.
+    if explored.solution.is_none() && !batches.is_empty() && table.play(cycle, &[]).is_some() {
+        explored.solution = Some(Vec::new());
     }
     explored
 }
