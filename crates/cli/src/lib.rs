@@ -100,6 +100,19 @@ impl Command {
             _ => "warn",
         }
     }
+
+    /// Whether logs are JSON because a flag of KAI says so.
+    fn logs_json(&self) -> bool {
+        match self {
+            Self::All(command) => command.logs_json(),
+            Self::PodGrouper(command) => command.logs_json(),
+            Self::Scheduler(command) => command.logs_json(),
+            Self::Binder(command) => command.logs_json(),
+            Self::Controllers(command) => command.logs_json(),
+            Self::Admission(command) => command.logs_json(),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -152,8 +165,8 @@ pub fn run() -> ExitCode {
     };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match arguments.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
+        LogFormat::Text if !arguments.command.logs_json() => log.init(),
+        LogFormat::Text | LogFormat::Json => log.json().init(),
     }
     let outcome = match arguments.command {
         Command::Up(options) => block_on(up::run(options)),

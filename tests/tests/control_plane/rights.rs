@@ -7,9 +7,9 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kai_api::names::namespaces;
 use kai_cli::control_plane::rbac::Holder;
-use kai_kit::rbac::Right;
+use kai_kit::rbac::{Call, Right};
 use kai_tests::{
-    calls::{Call, Sample},
+    calls::Sample,
     case,
     cluster::{Cluster, kai::grant},
     harness::{Case, SIMULATED_NODES, Tier},
@@ -61,7 +61,7 @@ async fn components_ask_for_nothing_but_what_they_say(cluster: &Cluster) -> Resu
         let rights = holder.rights(namespaces::KAI);
         for (call, sample) in kai.calls.of(holder) {
             let who = holder.component();
-            if !rights.iter().any(|right| call.is_allowed_by(right)) {
+            if !rights.iter().any(|right| right.allows(&call)) {
                 complaints.push(format!("{who} asks without a right: {call:?} ({} times)", sample.count));
             } else if sample.forbidden > 0 && cluster.tier() == Tier::ControlPlane {
                 complaints.push(format!("{who} was refused {} times: {call:?}", sample.forbidden));
@@ -79,7 +79,7 @@ async fn components_say_nothing_but_what_they_ask_for(cluster: &Cluster) -> Resu
         let calls = kai.calls.of(holder);
         for right in holder.rights(namespaces::KAI) {
             for verb in right.verbs {
-                let used = calls.iter().any(|(call, _)| call.verb == *verb && call.is_allowed_by(&right));
+                let used = calls.iter().any(|(call, _)| call.verb == *verb && right.allows(call));
                 let known = NOT_SEEN_HERE.iter().any(|(component, resource, listed, _)| {
                     (*component, *resource, *listed) == (holder.component(), right.resource, *verb)
                 });
@@ -144,8 +144,8 @@ async fn every_right_that_is_taken_away_is_missed(cluster: &Cluster) -> Result<(
 
 /// A call that only this right allows.
 fn only_under<'a>(right: &Right, rights: &[Right], calls: &'a [(Call, Sample)]) -> Option<(&'a Call, &'a Sample)> {
-    let sole = |call: &Call| rights.iter().filter(|other| call.is_allowed_by(other)).count() == 1;
-    calls.iter().find(|(call, _)| call.is_allowed_by(right) && sole(call)).map(|(call, sample)| (call, sample))
+    let sole = |call: &Call| rights.iter().filter(|other| other.allows(call)).count() == 1;
+    calls.iter().find(|(call, _)| right.allows(call) && sole(call)).map(|(call, sample)| (call, sample))
 }
 
 /// Makes a request again, harmlessly: authorization comes before everything else, and nothing is stored. Whether it was refused for
