@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, StatefulSet},
@@ -41,9 +42,26 @@ const MISLABELLED: &str = "t4x4-2";
 /// An extended resource that a device class serves.
 const EXTENDED: &str = "example.com/gpu";
 
-/// Who must run at the end of the day; others come and go.
-const MUST_RUN: &[&str] =
-    &["half", "claimant", "extended", "high", "reader", "writer", "nameless", "owned", "set-0", "troubled"];
+/// A part of the day, and who must run in the end because of it.
+pub struct Scene {
+    play: for<'w> fn(&'w mut World) -> BoxFuture<'w, Result<()>>,
+    runs: &'static [&'static str],
+    /// The same by the label of their workload.
+    apps: &'static [&'static str],
+}
+
+/// The day. It goes on whoever fails.
+pub const SCENES: &[Scene] = &[
+    Scene { play: |world| shared(world).boxed(), runs: &["half"], apps: &[] },
+    Scene { play: |world| claims(world).boxed(), runs: &["claimant", "extended"], apps: &[] },
+    Scene { play: |world| owners(world).boxed(), runs: &["owned", "set-0"], apps: &["web", "daemon", "cron"] },
+    Scene { play: |world| volumes(world).boxed(), runs: &["reader", "writer", "nameless"], apps: &[] },
+    Scene { play: |world| eviction(world).boxed(), runs: &["high"], apps: &[] },
+    Scene { play: |world| strangers(world).boxed(), runs: &[], apps: &[] },
+    Scene { play: |world| reboot(world).boxed(), runs: &[], apps: &[] },
+    Scene { play: |world| trouble(world).boxed(), runs: &["troubled"], apps: &[] },
+    Scene { play: |world| mistakes(world).boxed(), runs: &[], apps: &[] },
+];
 
 /// The cluster of the day, with its control plane ready.
 pub async fn world() -> Result<World> {
@@ -119,32 +137,28 @@ fn fault(verb: &str, resource: &str, trigger: Trigger, effect: ApiEffect) -> Api
     ApiFault { verb: Some(verb.to_owned()), resource: Some(resource.to_owned()), trigger, effect }
 }
 
-/// The day. It goes on whoever fails.
-pub async fn play(world: &mut World) -> Result<()> {
-    world.pass(Duration::from_secs(5)).await;
-    failing_binds(world).await?;
-    kinds_of_owners(world).await?;
-    volumes(world).await?;
-    eviction(world).await?;
-    mistakes(world).await?;
-    // The server is unwell while a pod is bound.
-    world.processes.rule(&[fault("create", "pods/binding", Trigger::Always, ApiEffect::Error(503))]);
-    world.create::<Pod>(pod("troubled", SHARED, &json!({}), &json!({}))).await?;
-    pass(world, Duration::from_secs(100)).await?;
+/// Plays a part of the day.
+pub async fn play(world: &mut World, scene: &Scene) -> Result<()> {
+    (scene.play)(world).await?;
     world.processes.rule(&[]);
-    pass(world, Duration::from_mins(2)).await?;
-    world.lab.inject(SHARED, NodeAction::Reboot { down: Duration::from_secs(30), new_uuids: true });
-    pass(world, Duration::from_mins(4)).await
+    Ok(())
 }
 
-/// The first binds of shared, claimed and extended devices are refused, and the answer about the first decision is lost.
-async fn failing_binds(world: &mut World) -> Result<()> {
-    let mut rules: Vec<ApiFault> =
-        (1..=3).map(|nth| fault("create", "pods/binding", Trigger::Nth(nth), ApiEffect::Error(422))).collect();
-    rules.push(fault("create", "bindrequests", Trigger::Nth(1), ApiEffect::LostAnswer));
-    world.processes.rule(&rules);
+/// The first bind of a shared device is refused, and the answer about the first decision is lost.
+async fn shared(world: &mut World) -> Result<()> {
+    world.processes.rule(&[
+        fault("create", "pods/binding", Trigger::Nth(1), ApiEffect::Error(422)),
+        fault("create", "bindrequests", Trigger::Nth(1), ApiEffect::LostAnswer),
+    ]);
     let half = json!({annotations::GPU_FRACTION: "0.5"});
     world.create::<Pod>(pod("half", SHARED, &half, &json!({}))).await?;
+    pass(world, Duration::from_secs(40)).await
+}
+
+/// So are the first binds of claimed and extended devices.
+async fn claims(world: &mut World) -> Result<()> {
+    let refuse = |nth| fault("create", "pods/binding", Trigger::Nth(nth), ApiEffect::Error(422));
+    world.processes.rule(&[refuse(1), refuse(2)]);
     let request = json!({"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}});
     let claim = json!({
         "metadata": {"name": "one-gpu", "labels": {labels::QUEUE: objects::DEFAULT_QUEUE}},
@@ -156,13 +170,11 @@ async fn failing_binds(world: &mut World) -> Result<()> {
     claimant["spec"]["containers"][0]["resources"] = json!({"claims": [{"name": "gpu"}]});
     world.create::<Pod>(claimant).await?;
     world.create::<Pod>(pod("extended", DRIVEN, &json!({}), &json!({EXTENDED: "1"}))).await?;
-    pass(world, Duration::from_mins(1)).await?;
-    world.processes.rule(&[]);
-    Ok(())
+    pass(world, Duration::from_secs(40)).await
 }
 
 /// A workload of each kind.
-async fn kinds_of_owners(world: &mut World) -> Result<()> {
+async fn owners(world: &mut World) -> Result<()> {
     let template = |app: &str, restart: &str| {
         let mut template = pod(app, WHOLE, &json!({}), &json!({}));
         template["metadata"] = json!({"labels": {"app": app, labels::QUEUE: objects::DEFAULT_QUEUE},
@@ -230,10 +242,35 @@ async fn eviction(world: &mut World) -> Result<()> {
     Ok(())
 }
 
+/// Decisions about a pod and a node that nobody has heard of.
+async fn strangers(world: &mut World) -> Result<()> {
+    let stranger = json!({"metadata": {"name": "stranger"}, "spec": {"podName": "stranger", "selectedNode": WHOLE}});
+    world.create::<BindRequest>(stranger).await?;
+    let lost = world.create::<Pod>(pod("lost", "nowhere", &json!({}), &json!({}))).await?;
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "lost", "uid": lost.uid()});
+    let request = json!({"metadata": {"name": "lost", "ownerReferences": [owner]},
+        "spec": {"podName": "lost", "selectedNode": "nowhere"}});
+    world.create::<BindRequest>(request).await?;
+    pass(world, Duration::from_secs(20)).await
+}
+
+/// The server is unwell while a pod is bound, for longer than a minute.
+async fn trouble(world: &mut World) -> Result<()> {
+    world.processes.rule(&[fault("create", "pods/binding", Trigger::Always, ApiEffect::Error(503))]);
+    world.create::<Pod>(pod("troubled", SHARED, &json!({}), &json!({}))).await?;
+    pass(world, Duration::from_secs(100)).await
+}
+
+/// The machine with the shared device comes back with others.
+async fn reboot(world: &mut World) -> Result<()> {
+    world.lab.inject(SHARED, NodeAction::Reboot { down: Duration::from_secs(30), new_uuids: true });
+    pass(world, Duration::from_mins(2)).await
+}
+
 /// What users do wrong, and keep doing wrong for longer than a minute.
 async fn mistakes(world: &mut World) -> Result<()> {
     // A group in a class that does not exist.
-    let mut odd = pod("odd", WHOLE, &json!({}), &json!({}));
+    let mut odd = pod("odd", "nowhere", &json!({}), &json!({}));
     odd["metadata"]["labels"]["priorityClassName"] = json!("imaginary");
     world.create::<Pod>(odd).await?;
     // Waits for one reason, then for another, then for the first again.
@@ -243,16 +280,9 @@ async fn mistakes(world: &mut World) -> Result<()> {
         pass(world, Duration::from_secs(70)).await?;
         let patch = Patch::Merge(json!({"spec": {"unschedulable": closed}}));
         nodes.patch(WHOLE, &PatchParams::default(), &patch).await?;
-    }
-    // Decisions about a pod and a node that nobody has heard of.
-    let stranger = json!({"metadata": {"name": "stranger"}, "spec": {"podName": "stranger", "selectedNode": WHOLE}});
-    world.create::<BindRequest>(stranger).await?;
-    let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
-    if let Some(greedy) = pods.get_opt("greedy").await? {
-        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "greedy", "uid": greedy.uid()});
-        let lost = json!({"metadata": {"name": "greedy", "ownerReferences": [owner]},
-            "spec": {"podName": "greedy", "selectedNode": "nowhere"}});
-        world.create::<BindRequest>(lost).await?;
+        let still = if closed { "many" } else { "lots" };
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"nvidia.com/gpu.memory": still, "seen": still}}}));
+        nodes.patch(MISLABELLED, &PatchParams::default(), &patch).await?;
     }
     pass(world, Duration::from_secs(70)).await
 }
@@ -290,29 +320,27 @@ pub async fn keep_volumes(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// What a user still waits for.
-pub async fn open(world: &World) -> Result<Vec<String>> {
+/// What a user still waits for after these parts of the day.
+pub async fn open(world: &World, scenes: &[Scene]) -> Result<Vec<String>> {
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
     let pods = pods.list(&ListParams::default()).await?.items;
     let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
     let mut open = Vec::new();
-    for name in MUST_RUN {
+    for name in scenes.iter().flat_map(|scene| scene.runs) {
         let found = pods.iter().find(|pod| pod.name_any() == *name);
         if found.map(phase).as_deref() != Some("Running") {
             let says = found.and_then(said).unwrap_or_default();
             open.push(format!("{name} does not run {says}"));
         }
     }
-    for app in ["web", "daemon", "cron"] {
+    for app in scenes.iter().flat_map(|scene| scene.apps) {
         let of_app = |pod: &&Pod| pod.labels().get("app").is_some_and(|label| label == app);
         if !pods.iter().filter(of_app).any(|pod| phase(pod) == "Running") {
             open.push(format!("no pod of {app} runs"));
         }
     }
-    let greedy = pods.iter().find(|pod| pod.name_any() == "greedy").context("nobody deletes greedy")?;
-    if said(greedy).is_none() {
-        open.push("greedy does not say why it waits".to_owned());
-    }
+    let silent = |pod: &&Pod| ["greedy", "lost"].contains(&pod.name_any().as_str()) && said(pod).is_none();
+    open.extend(pods.iter().filter(silent).map(|pod| format!("{} does not say why it waits", pod.name_any())));
     Ok(open)
 }
 
