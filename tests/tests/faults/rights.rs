@@ -24,13 +24,15 @@ use crate::{
 };
 
 /// How long a component is watched after it was started without a right, before the day begins.
-const START: Duration = Duration::from_mins(1);
+const START: Duration = Duration::from_secs(25);
 /// How long it may take until a component that has its rights is ready again.
 const RECOVERY: Duration = Duration::from_mins(2);
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(20);
 /// How long it is watched for spinning.
-const WATCHED: Duration = Duration::from_mins(2);
-/// Requests in that time that no component needs that only waits: renewing a lease takes 60.
-const SPINNING: u64 = 600;
+const WATCHED: Duration = Duration::from_mins(1);
+/// Requests in that time that no component needs that only waits: renewing a lease takes 30.
+const SPINNING: u64 = 300;
 /// How long everything may take to come out as it should after a right was granted: longer than the longest pause after refusals.
 const LATE: Duration = Duration::from_mins(30);
 
@@ -98,7 +100,11 @@ async fn begin_again(world: &mut World, part: Part) -> Result<()> {
 
 /// Waits until all parts are ready.
 async fn recover(world: &mut World) -> Result<()> {
-    world.pass(RECOVERY).await;
+    let mut waited = Duration::ZERO;
+    while !world.plane.unmet().is_empty() && waited < RECOVERY {
+        world.pass(LOOK).await;
+        waited += LOOK;
+    }
     let unmet = world.plane.unmet();
     ensure!(unmet.is_empty(), "not ready again after the right was granted: {}", unmet.join("; "));
     Ok(())
@@ -168,9 +174,9 @@ async fn missed_by_day(piece: &Piece) -> Result<Option<String>> {
     let mut left = open.clone();
     let mut waited = Duration::ZERO;
     while !left.is_empty() && waited < LATE {
-        world.pass(RECOVERY).await;
+        world.pass(LOOK).await;
         day::keep_volumes(&world).await?;
-        waited += RECOVERY;
+        waited += LOOK;
         left = day::open(&world, scenes).await?;
     }
     ensure!(left.is_empty(), "with the right granted again, still: {left:?}");
