@@ -195,13 +195,15 @@ struct Found {
 pub(crate) struct Current {
     flags: Arc<Settings>,
     latest: Arc<RwLock<Arc<Settings>>>,
+    /// What was complained about last.
+    complaints: Arc<RwLock<Vec<String>>>,
 }
 
 impl Current {
     /// Settings that only know the flags yet.
     pub(crate) fn new(flags: Settings) -> Self {
         let flags = Arc::new(flags);
-        Self { latest: Arc::new(RwLock::new(Arc::clone(&flags))), flags }
+        Self { latest: Arc::new(RwLock::new(Arc::clone(&flags))), flags, complaints: Arc::default() }
     }
 
     /// The settings.
@@ -221,8 +223,9 @@ impl Current {
             if_known(policies.list(&ListParams::default()).await)?.map(|list| list.items).unwrap_or_default();
         let found = Found { config: config.clone(), policies, runtime_class };
         let (settings, complaints) = (*self.flags).clone().with(found);
+        let old = std::mem::replace(&mut *self.complaints.write(), complaints.clone());
         if let Some(config) = config {
-            for complaint in complaints {
+            for complaint in complaints.into_iter().filter(|complaint| !old.contains(complaint)) {
                 tracing::warn!(config = objects::CONFIG, complaint, "setting passed over");
                 process.events.tell(&config, Kind::Warning, "InvalidSetting", complaint);
             }

@@ -143,10 +143,9 @@ async fn serve(surroundings: Surroundings, parts: &[Part], set: impl FnOnce(&mut
     let names: Vec<&str> = parts.iter().map(|part| part.component()).collect();
     let mut control_plane = ControlPlane::start(parts, move |_| client.clone(), Clock::real(), settings);
     anstream::eprintln!(
-        "kai {} {}: {} on Kubernetes {}, leases in namespace {}",
+        "kai {} {} on Kubernetes {}, leases in namespace {}",
         env!("CARGO_PKG_VERSION"),
-        if parts.len() > 1 { "all" } else { names.first().copied().unwrap_or_default() },
-        names.join(", "),
+        if parts.len() > 1 { format!("all ({})", names.join(", ")) } else { names.concat() },
         version.git_version,
         surroundings.namespace
     );

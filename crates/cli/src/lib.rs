@@ -163,7 +163,9 @@ pub fn run() -> ExitCode {
             return fail(&anyhow::anyhow!("--log `{log}`: {error}\nhint: try `info` or `kai_lab=debug`"));
         }
     };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Files and pipes get no colours.
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     match arguments.log_format {
         LogFormat::Text if !arguments.command.logs_json() => log.init(),
         LogFormat::Text | LogFormat::Json => log.json().init(),

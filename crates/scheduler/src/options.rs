@@ -83,6 +83,7 @@ pub struct Options {
 
 /// Flags of KAI's scheduler that have nothing to change here. Taken, so that a Deployment written for KAI starts.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 #[command(next_help_heading = "Accepted for manifests written for KAI, without effect")]
 pub struct Accepted {
     /// Reasons always name the numbers that decide

@@ -4,6 +4,7 @@
 //!
 //! The day ([`day`]) makes the components use all of their rights; what no day needs is no right.
 
+mod admission;
 mod day;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -61,12 +62,17 @@ impl Piece {
 
     /// Whether readiness says that it is missing.
     fn is_missed(&self, world: &World) -> bool {
+        self.is_named(&world.plane.unmet())
+    }
+
+    /// Whether one of these lines says that it is missing, and what to do.
+    fn is_named(&self, unmet: &[String]) -> bool {
         let (resource, subresource) = self.right.resource.split_once('/').unwrap_or((self.right.resource, ""));
         let group = if self.right.group.is_empty() { String::new() } else { format!(".{}", self.right.group) };
         let subresource = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
         let verb = self.right.verbs.first().copied().unwrap_or_default();
         let named = format!("{}: right to {verb} {resource}{group}{subresource}", self.holder.component());
-        world.plane.unmet().iter().any(|line| {
+        unmet.iter().any(|line| {
             let rest = line.strip_prefix(&named);
             rest.is_some_and(|rest| rest.starts_with([':', ' ']))
                 && line.contains("cannot")

@@ -2,6 +2,7 @@
 
 /// Flags of KAI that change nothing here, but for `--log-json`.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 #[command(next_help_heading = "Accepted for manifests written for KAI, without effect")]
 pub struct Accepted {
     /// Log an object a line: the same as --log-format json
