@@ -8,22 +8,9 @@ use std::{
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 use kai_cli::control_plane::rbac::Holder;
-use kai_kit::rbac::{Right, Scope};
+use kai_kit::rbac::Call;
 use kube::{Client, client::Body};
 use tower::BoxError;
-
-/// A request as authorization sees it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Call {
-    /// `get`, `list`, `watch`, …
-    pub verb: &'static str,
-    /// API group; empty for the core.
-    pub group: String,
-    /// Plural, with `/subresource` if there is one.
-    pub resource: String,
-    /// The namespace; none for the whole cluster.
-    pub namespace: Option<String>,
-}
 
 /// A request of one kind that was really made, so that it can be made again.
 #[derive(Clone, Debug)]
@@ -82,85 +69,5 @@ impl Calls {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let own = seen.iter().filter(|((other, _), _)| *other == holder);
         own.map(|((_, call), sample)| (call.clone(), sample.clone())).collect()
-    }
-}
-
-impl Call {
-    /// Reads a request line; nothing for paths that are not about objects (discovery, version, health).
-    pub fn of(method: &Method, uri: &Uri) -> Option<Self> {
-        let segments: Vec<&str> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
-        let (group, rest) = match segments.as_slice() {
-            ["api", _, rest @ ..] => ("", rest),
-            ["apis", group, _, rest @ ..] => (*group, rest),
-            _ => return None,
-        };
-        // `namespaces/x` and its own subresources are about the namespace itself.
-        let (namespace, rest) = match rest {
-            ["namespaces", name] | ["namespaces", name, "status" | "finalize"] => (Some((*name).to_owned()), rest),
-            ["namespaces", name, inner @ ..] => (Some((*name).to_owned()), inner),
-            other => (None, other),
-        };
-        let (resource, named) = match rest {
-            [] => return None,
-            [resource] => ((*resource).to_owned(), false),
-            [resource, _] => ((*resource).to_owned(), true),
-            [resource, _, subresource @ ..] => (format!("{resource}/{}", subresource.join("/")), true),
-        };
-        let watch =
-            uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "watch=true" | "watch=1")));
-        let verb = match method.as_str() {
-            "GET" | "HEAD" if watch => "watch",
-            "GET" | "HEAD" if named => "get",
-            "GET" | "HEAD" => "list",
-            "POST" => "create",
-            "PUT" => "update",
-            "PATCH" => "patch",
-            "DELETE" if named => "delete",
-            "DELETE" => "deletecollection",
-            _ => return None,
-        };
-        Some(Self { verb, group: group.to_owned(), resource, namespace })
-    }
-
-    /// Whether a right allows this.
-    pub fn is_allowed_by(&self, right: &Right) -> bool {
-        let here = match &right.scope {
-            Scope::Cluster => true,
-            Scope::Namespace(namespace) => self.namespace.as_ref() == Some(namespace),
-        };
-        here && right.group == self.group && right.resource == self.resource && right.verbs.contains(&self.verb)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn call(method: Method, uri: &'static str) -> Option<Call> {
-        Call::of(&method, &Uri::from_static(uri))
-    }
-
-    #[test]
-    fn a_request_line_is_read_as_authorization_reads_it() {
-        let patch =
-            call(Method::PATCH, "/apis/scheduling.run.ai/v2alpha2/namespaces/a/podgroups/g/status?x=1").unwrap();
-        assert_eq!(
-            (patch.verb, patch.group.as_str(), patch.resource.as_str()),
-            ("patch", "scheduling.run.ai", "podgroups/status")
-        );
-        assert_eq!(patch.namespace.as_deref(), Some("a"));
-        let watch = call(Method::GET, "/api/v1/nodes?watch=true").unwrap();
-        assert_eq!((watch.verb, watch.resource.as_str(), watch.namespace), ("watch", "nodes", None));
-        assert_eq!(call(Method::POST, "/api/v1/namespaces/a/pods/p/binding").unwrap().resource, "pods/binding");
-        assert_eq!(call(Method::GET, "/version"), None);
-        assert_eq!(call(Method::GET, "/apis/apps/v1"), None);
-    }
-
-    #[test]
-    fn a_right_in_a_namespace_allows_nothing_elsewhere() {
-        let right = Right::in_namespace("home", "", "pods", &["get"], "test");
-        assert!(call(Method::GET, "/api/v1/namespaces/home/pods/p").unwrap().is_allowed_by(&right));
-        assert!(!call(Method::GET, "/api/v1/namespaces/away/pods/p").unwrap().is_allowed_by(&right));
-        assert!(!call(Method::GET, "/api/v1/pods").unwrap().is_allowed_by(&right));
     }
 }

@@ -37,20 +37,23 @@ pub struct Options {
     #[arg(long, default_value = namespaces::RESERVATION)]
     pub resource_reservation_namespace: String,
     /// Whether pods may ask for parts of a GPU.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub gpu_sharing_enabled: bool,
     /// Whether containers are told their limit of GPU memory for `HAMi-core`.
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub hami_core_enabled: bool,
     /// Whether containers are kept from GPUs that they did not ask for.
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub block_nvidia_visible_devices: bool,
     /// Runtime class of pods with a part of a GPU that name none; empty sets none.
-    #[arg(long, default_value = objects::NVIDIA_RUNTIME_CLASS)]
+    #[arg(long, default_value = objects::NVIDIA_RUNTIME_CLASS, alias = "gpu-pod-runtime-class-name", overrides_with = "gpu_fraction_runtime_class_name")]
     pub gpu_fraction_runtime_class_name: String,
     /// Users that may write what otherwise only components write; an entry that ends in `:` is a beginning of names.
     #[arg(long, value_delimiter = ',')]
     pub trusted_users: Vec<String>,
+    /// Accepted for manifests written for KAI, without effect: every replica answers, none leads.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub leader_elect: Option<bool>,
     /// Name of the configuration that completes pods.
     #[arg(long, default_value = webhooks::MUTATING_PODS)]
     pub mutating_webhook_configuration: String,
@@ -83,6 +86,7 @@ impl Default for Options {
             block_nvidia_visible_devices: false,
             gpu_fraction_runtime_class_name: objects::NVIDIA_RUNTIME_CLASS.to_owned(),
             trusted_users: Vec::new(),
+            leader_elect: None,
             mutating_webhook_configuration: webhooks::MUTATING_PODS.to_owned(),
             validating_webhook_configuration: webhooks::VALIDATING_PODS.to_owned(),
         }

@@ -131,4 +131,10 @@ pub struct BindRequestStatus {
     /// When the next attempt is made; after a refusal, until when the pod avoids the node. Not in KAI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry: Option<Time>,
+    /// Since when volumes or claims are waited for. Not in KAI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Time>,
+    /// How many reservation pods for a GPU of the request have failed so far. Not in KAI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_reservations: Option<i32>,
 }

@@ -2,22 +2,17 @@
 //!
 //! Everything done here can be done twice: after a crash the next binder begins from what it sees.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::future::try_join;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Binding, Node, Pod};
-use kai_api::{
-    BindRequest,
-    names::{annotations, bind_steps},
-};
+use kai_api::{BindRequest, names::annotations};
 use kai_kit::{
     Key, Next,
     errors::{Class, classify, message},
     writes,
 };
 use kube::{Api, ResourceExt, api::PostParams, core::Status};
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -43,8 +38,6 @@ pub(crate) struct Binder {
     pub(crate) world: Arc<World>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) metrics: Metrics,
-    /// Since when requests wait for volumes and claims, with their uid.
-    pub(crate) waiting: Mutex<BTreeMap<Key, (Option<String>, Timestamp)>>,
 }
 
 impl Binder {
@@ -60,7 +53,6 @@ impl Binder {
         let world = &self.world;
         self.clean_withdrawn(key).await?;
         let Some(request) = world.requests.get(key).filter(|request| !is_finished(request)) else {
-            self.waiting.lock().remove(key);
             return Ok(Next::Done);
         };
         let pod = self.pod(&request).await?;
@@ -80,7 +72,8 @@ impl Binder {
             Action::Succeed => return outcome.succeeded().await,
             Action::Await(what) => {
                 world.node_queue.add(node_of(&request).to_owned());
-                outcome.waits(bind_steps::RESERVING, &what).await?;
+                let failures = self.keeper.failures(node_of(&request), &request.spec.selected_gpu_groups);
+                outcome.reserves(&what, failures).await?;
                 return Ok(Next::After(RESERVATIONS));
             }
             Action::Fail(failure) => failure,
@@ -93,16 +86,15 @@ impl Binder {
             },
         };
         let failure = match failure {
-            Failure::Waiting(what) => match self.patience(key, &request) {
+            Failure::Waiting(what) => match self.patience(&request) {
                 None => {
-                    outcome.waits(bind_steps::PREPARING, &what).await?;
+                    outcome.prepares(&what).await?;
                     return Ok(Next::After(VOLUMES));
                 }
                 Some(waited) => Failure::Refused(format!("not ready within {} s: {what}", waited.as_secs())),
             },
             other => other,
         };
-        self.waiting.lock().remove(key);
         let verdict = outcome.judge(failure);
         if verdict.is_final() {
             // What the attempt wrote goes before it is called failed, so that a crash in between repeats the cleaning.
@@ -111,17 +103,13 @@ impl Binder {
         outcome.failed(verdict).await
     }
 
-    /// How long a request has waited for volumes and claims, once that is too long. Counted from when this process first saw it wait.
-    fn patience(&self, key: &Key, request: &BindRequest) -> Option<Duration> {
-        let now = self.world.process.now();
+    /// How long a request has waited for volumes and claims, once that is too long. Since when it waits is in its status: binders
+    /// that come and go wait no longer than one that stays.
+    fn patience(&self, request: &BindRequest) -> Option<Duration> {
+        let since = request.status.as_ref()?.waiting_since.as_ref()?;
         let timeout = self.world.settings.get().volume_timeout;
-        let mut waiting = self.waiting.lock();
-        let since = waiting.entry(key.clone()).or_insert_with(|| (request.uid(), now));
-        if since.0 != request.uid() {
-            *since = (request.uid(), now);
-        }
-        let waited = Duration::try_from(now.duration_since(since.1)).unwrap_or_default();
-        (waited >= timeout).then_some(timeout)
+        let waited = self.world.process.now().duration_since(since.0);
+        (Duration::try_from(waited).unwrap_or_default() >= timeout).then_some(timeout)
     }
 
     /// The pod of a request; asked for if the mirror has none or another one.
@@ -179,12 +167,20 @@ impl Binder {
     /// Prepares a pod and binds it.
     async fn bind(&self, request: &BindRequest, pod: &Pod, node: &Node, devices: &[String]) -> Result<(), Failure> {
         let world = &self.world;
-        volumes::place(world, pod, node).await?;
-        claims::allocate(world, request, pod, node).await?;
-        extended_claim::allocate(world, request, pod).await?;
+        let settings = world.settings.get();
+        if settings.volumes {
+            volumes::place(world, pod, node).await?;
+        }
+        if settings.claims {
+            claims::allocate(world, request, pod, node).await?;
+            extended_claim::allocate(world, request, pod).await?;
+        }
         if !devices.is_empty() {
             let join = self.join_groups(request, pod, devices);
-            try_join(join, sharing::tell(world, request, pod, node, devices)).await?;
+            let tell = async {
+                if settings.sharing { sharing::tell(world, request, pod, node, devices).await } else { Ok(()) }
+            };
+            try_join(join, tell).await?;
         }
         self.post_binding(request, pod).await
     }

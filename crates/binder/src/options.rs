@@ -59,6 +59,12 @@ pub struct Options {
     /// Whether one of several binders is elected to work.
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub leader_elect: bool,
+    /// Changes to plugins as JSON, as `spec.binder.plugins` of the Config has them; the Config wins.
+    #[arg(long, default_value = "")]
+    pub plugins: String,
+    /// Accepted for manifests written for KAI, without effect: there are no scaling pods.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub scale_adjust_namespace: Option<String>,
     /// Whether reservation pods do nothing, because simulated nodes report the GPU for them.
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     pub fake_gpu_nodes: bool,
@@ -87,6 +93,8 @@ impl Default for Options {
             rate_limiter_max_delay: 60,
             resync_period: 60,
             leader_elect: false,
+            plugins: String::new(),
+            scale_adjust_namespace: None,
             fake_gpu_nodes: false,
         }
     }

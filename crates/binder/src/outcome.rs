@@ -96,12 +96,33 @@ impl<'a> Outcome<'a> {
         Ok(Next::Done)
     }
 
-    /// Something is waited for. Written once per step, for those who wonder.
-    pub(crate) async fn waits(&self, step: &'static str, what: &str) -> Result<(), kube::Error> {
-        if self.status.step.as_deref() == Some(step) && self.status.error_class.is_none() {
+    /// Reservations are waited for, of which so many have failed. Written once, and again when one more has failed: the next binder
+    /// goes on counting from there.
+    pub(crate) async fn reserves(&self, what: &str, failures: Option<(u32, String)>) -> Result<(), kube::Error> {
+        let failures = failures.map(|(times, why)| (i32::try_from(times).unwrap_or(i32::MAX), why));
+        match failures.filter(|(times, _)| *times > self.status.failed_reservations.unwrap_or(0)) {
+            Some((times, why)) => self.waits(bind_steps::RESERVING, &why, json!({"failedReservations": times})).await,
+            None => self.waits(bind_steps::RESERVING, what, json!({})).await,
+        }
+    }
+
+    /// Volumes or claims are waited for. Written once, with since when: the next binder goes on waiting from there.
+    pub(crate) async fn prepares(&self, what: &str) -> Result<(), kube::Error> {
+        let fields = match self.status.waiting_since {
+            Some(_) => json!({}),
+            None => json!({"waitingSince": whole_seconds(self.world.process.now())}),
+        };
+        self.waits(bind_steps::PREPARING, what, fields).await
+    }
+
+    async fn waits(&self, step: &'static str, what: &str, mut status: Value) -> Result<(), kube::Error> {
+        let known = self.status.step.as_deref() == Some(step) && self.status.error_class.is_none();
+        if known && status == json!({}) {
             return Ok(());
         }
-        let mut status = json!({"phase": bind_phases::PENDING, "step": step, "reason": what});
+        status["phase"] = json!(bind_phases::PENDING);
+        status["step"] = json!(step);
+        status["reason"] = json!(what);
         if self.status.error_class.is_some() {
             status["errorClass"] = Value::Null;
             status["nextRetry"] = Value::Null;
@@ -127,8 +148,14 @@ impl<'a> Outcome<'a> {
             "errorClass": failure.class(),
             "nextRetry": next.map(whole_seconds),
         });
-        if self.status.step.is_some() && phase == bind_phases::FAILED {
-            status["step"] = Value::Null;
+        for (field, set) in [
+            ("step", self.status.step.is_some()),
+            ("waitingSince", self.status.waiting_since.is_some()),
+            ("failedReservations", self.status.failed_reservations.is_some()),
+        ] {
+            if set && phase == bind_phases::FAILED {
+                status[field] = Value::Null;
+            }
         }
         if let Some(pod) = self.pod
             && place(pod).is_none()

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use kai_api::names::leases;
 use kai_kit::{Process, lease};
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,13 +32,16 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+    /// A flag says something about plugins that cannot be done.
+    #[error("{0}")]
+    Plugins(String),
 }
 
 /// Binds pods until the process is told to end.
 pub async fn run(process: Process, options: Options) -> Result<(), Error> {
     let settings = Current::new(Settings::of(&options)?);
     process.health.not_ready("settings", "not read yet");
-    while let Err(error) = settings.read(&process.client).await {
+    while let Err(error) = settings.read(&process).await {
         process.health.not_ready("settings", error.to_string());
         if !process.sleep(PAUSE).await {
             return Ok(());
@@ -65,14 +67,9 @@ pub async fn run(process: Process, options: Options) -> Result<(), Error> {
 }
 
 async fn work(world: &Arc<World>, metrics: &Metrics, options: &Options, cancel: CancellationToken) {
-    // What went wrong before is forgotten with each leadership: the world may have changed meanwhile.
+    // What went wrong before is known from the requests that still wait.
     let keeper = Arc::new(Keeper::new(Arc::clone(world)));
-    let binder = Binder {
-        world: Arc::clone(world),
-        keeper: Arc::clone(&keeper),
-        metrics: metrics.clone(),
-        waiting: Mutex::default(),
-    };
+    let binder = Binder { world: Arc::clone(world), keeper: Arc::clone(&keeper), metrics: metrics.clone() };
     let _awake = Awake::new(world);
     let requests = world.request_queue.run(options.max_concurrent_reconciles, &cancel, |key| binder.work(key));
     let nodes = world.node_queue.run(NODES, &cancel, |node| keeper.pass(node));

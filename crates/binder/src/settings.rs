@@ -2,7 +2,7 @@
 //!
 //! Kinds that do not exist here (no GPU operator, no `Config`) say nothing; that is no error.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     core::v1::{PodSecurityContext, ResourceRequirements, SecurityContext},
@@ -10,15 +10,16 @@ use k8s_openapi::api::{
 };
 use kai_api::{
     Config,
-    config::{Image, TegraMode, TegraReservation},
+    config::{BinderPluginConfig, Image, TegraMode, TegraReservation},
     defaults,
     names::objects,
 };
 use kai_kit::{
     Process,
     errors::{Class, classify},
+    events::Kind,
 };
-use kube::{Api, Client, api::ListParams, core::DynamicObject};
+use kube::{Api, api::ListParams, core::DynamicObject};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 
@@ -46,14 +47,28 @@ pub(crate) struct Settings {
     /// Whether containers are told a limit of GPU memory for `HAMi-core`.
     pub(crate) memory_limit: bool,
     pub(crate) fake_gpus: bool,
+    /// Whether volumes are bound, claims are allocated and containers are told their shared GPUs: KAI's plugins.
+    pub(crate) volumes: bool,
+    pub(crate) claims: bool,
+    pub(crate) sharing: bool,
     pub(crate) allocation_timeout: Duration,
     pub(crate) volume_timeout: Duration,
 }
 
+/// KAI's plugins and the arguments that they know.
+const PLUGINS: [(&str, &[&str]); 4] = [
+    ("volumebinding", &["bindTimeoutSeconds"]),
+    ("dynamicresources", &["bindTimeoutSeconds"]),
+    ("gpusharing", &["cdiEnabled"]),
+    ("hamicore", &[]),
+];
+
+type Plugins = BTreeMap<String, BinderPluginConfig>;
+
 impl Settings {
     /// What the flags alone say.
     pub(crate) fn of(options: &Options) -> Result<Self, Error> {
-        Ok(Self {
+        let mut settings = Self {
             namespace: options.resource_reservation_namespace.clone(),
             service_account: options.resource_reservation_service_account.clone(),
             app_label: options.resource_reservation_app_label.clone(),
@@ -74,9 +89,19 @@ impl Settings {
             cdi: false,
             memory_limit: false,
             fake_gpus: options.fake_gpu_nodes,
+            volumes: true,
+            claims: true,
+            sharing: true,
             allocation_timeout: Duration::from_secs(options.resource_reservation_allocation_timeout),
             volume_timeout: Duration::from_secs(options.volume_binding_timeout),
-        })
+        };
+        let plugins: Option<Plugins> = json("--plugins", &options.plugins)?;
+        let mut complaints = Vec::new();
+        settings.plug("--plugins", &plugins.unwrap_or_default(), &mut complaints);
+        match complaints.into_iter().next() {
+            Some(complaint) => Err(Error::Plugins(complaint)),
+            None => Ok(settings),
+        }
     }
 
     /// Which nodes are Jetson boards.
@@ -84,8 +109,8 @@ impl Settings {
         self.tegra.mode.unwrap_or_default()
     }
 
-    /// These settings where the cluster says nothing, else what the cluster says.
-    fn with(mut self, found: Found) -> Self {
+    /// These settings where the cluster says nothing, else what the cluster says; and complaints about that.
+    fn with(mut self, found: Found) -> (Self, Vec<String>) {
         let spec = found.config.map(|config| config.spec).unwrap_or_default();
         let global = spec.global.unwrap_or_default();
         let binder = spec.binder.unwrap_or_default();
@@ -111,14 +136,50 @@ impl Settings {
         self.container_security = container.or(global.security_context);
         self.openshift = global.openshift.unwrap_or(false);
         self.tegra = reservation.tegra.unwrap_or_default();
-        let argument = binder.plugins.get("gpusharing").and_then(|plugin| plugin.arguments.as_ref());
-        let argument = argument.and_then(|all| all.get("cdiEnabled")).and_then(|text| text.parse().ok());
-        self.cdi = argument.or(binder.cdi_enabled).unwrap_or_else(|| cluster_policy::uses_cdi(&found.policies));
-        self.memory_limit = binder.plugins.get("hamicore").is_some_and(|plugin| plugin.enabled.unwrap_or(true));
         let seconds = |from: Option<i64>| from.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
         self.allocation_timeout = seconds(reservation.allocation_timeout).unwrap_or(self.allocation_timeout);
         self.volume_timeout = seconds(binder.volume_binding_timeout_seconds).unwrap_or(self.volume_timeout);
-        self
+        self.cdi = binder.cdi_enabled.unwrap_or_else(|| self.cdi || cluster_policy::uses_cdi(&found.policies));
+        let mut complaints = Vec::new();
+        self.plug("spec.binder.plugins", &binder.plugins, &mut complaints);
+        (self, complaints)
+    }
+
+    /// Takes in what is said about plugins; what cannot be understood is complained about and left as it was.
+    fn plug(&mut self, field: &str, plugins: &Plugins, complaints: &mut Vec<String>) {
+        let is_on = |name: &str| plugins.get(name).map(|plugin| plugin.enabled.unwrap_or(true));
+        self.volumes = is_on("volumebinding").unwrap_or(self.volumes);
+        self.claims = is_on("dynamicresources").unwrap_or(self.claims);
+        self.sharing = is_on("gpusharing").unwrap_or(self.sharing);
+        self.memory_limit = is_on("hamicore").unwrap_or(self.memory_limit);
+        if self.memory_limit && !self.sharing {
+            complaints
+                .push(format!("field `{field}.hamicore`: it needs `gpusharing`, which is off; switch one of them"));
+            self.memory_limit = false;
+        }
+        for (name, plugin) in plugins {
+            let Some((_, known)) = PLUGINS.iter().find(|(known, _)| known == name) else {
+                let names: Vec<&str> = PLUGINS.iter().map(|(name, _)| *name).collect();
+                complaints
+                    .push(format!("field `{field}`: there is no plugin `{name}`; there are {}", names.join(", ")));
+                continue;
+            };
+            for (argument, value) in plugin.arguments.iter().flatten() {
+                let place = format!("{field}.{name}.arguments[{argument}]");
+                match argument.as_str() {
+                    "bindTimeoutSeconds" if known.contains(&"bindTimeoutSeconds") => match value.parse() {
+                        // Volumes and claims are waited for together.
+                        Ok(seconds) => self.volume_timeout = Duration::from_secs(seconds),
+                        Err(_) => complaints.push(format!("field `{place}`: `{value}` is not a number of seconds")),
+                    },
+                    "cdiEnabled" if known.contains(&"cdiEnabled") => match value.parse() {
+                        Ok(cdi) => self.cdi = cdi,
+                        Err(_) => complaints.push(format!("field `{place}`: `{value}` is neither `true` nor `false`")),
+                    },
+                    _ => complaints.push(format!("field `{place}`: the plugin has no such argument; remove it")),
+                }
+            }
+        }
     }
 }
 
@@ -134,13 +195,15 @@ struct Found {
 pub(crate) struct Current {
     flags: Arc<Settings>,
     latest: Arc<RwLock<Arc<Settings>>>,
+    /// What was complained about last.
+    complaints: Arc<RwLock<Vec<String>>>,
 }
 
 impl Current {
     /// Settings that only know the flags yet.
     pub(crate) fn new(flags: Settings) -> Self {
         let flags = Arc::new(flags);
-        Self { latest: Arc::new(RwLock::new(Arc::clone(&flags))), flags }
+        Self { latest: Arc::new(RwLock::new(Arc::clone(&flags))), flags, complaints: Arc::default() }
     }
 
     /// The settings.
@@ -148,8 +211,9 @@ impl Current {
         Arc::clone(&self.latest.read())
     }
 
-    /// Reads them once. What cannot be read stays as it was.
-    pub(crate) async fn read(&self, client: &Client) -> Result<(), kube::Error> {
+    /// Reads them once. What cannot be read stays as it was; what cannot be understood is told.
+    pub(crate) async fn read(&self, process: &Process) -> Result<(), kube::Error> {
+        let client = &process.client;
         let configs = Api::<Config>::all(client.clone());
         let config = if_known(configs.get(objects::CONFIG).await)?;
         let classes = Api::<RuntimeClass>::all(client.clone());
@@ -157,7 +221,15 @@ impl Current {
         let policies = Api::<DynamicObject>::all_with(client.clone(), &cluster_policy::resource());
         let policies =
             if_known(policies.list(&ListParams::default()).await)?.map(|list| list.items).unwrap_or_default();
-        let settings = (*self.flags).clone().with(Found { config, policies, runtime_class });
+        let found = Found { config: config.clone(), policies, runtime_class };
+        let (settings, complaints) = (*self.flags).clone().with(found);
+        let old = std::mem::replace(&mut *self.complaints.write(), complaints.clone());
+        if let Some(config) = config {
+            for complaint in complaints.into_iter().filter(|complaint| !old.contains(complaint)) {
+                tracing::warn!(config = objects::CONFIG, complaint, "setting passed over");
+                process.events.tell(&config, Kind::Warning, "InvalidSetting", complaint);
+            }
+        }
         *self.latest.write() = Arc::new(settings);
         Ok(())
     }
@@ -165,7 +237,7 @@ impl Current {
     /// Reads them until the process ends.
     pub(crate) async fn follow(self, process: Process) {
         while process.sleep(PERIOD).await {
-            if let Err(error) = self.read(&process.client).await {
+            if let Err(error) = self.read(&process).await {
                 tracing::debug!(%error, "settings not read");
             }
         }
@@ -215,6 +287,10 @@ mod tests {
     use super::*;
 
     fn read(config: serde_json::Value) -> Settings {
+        judge(config).0
+    }
+
+    fn judge(config: serde_json::Value) -> (Settings, Vec<String>) {
         let object = json!({"metadata": {"name": "kai-config"}, "spec": config});
         let config = serde_json::from_value(object).expect("a config");
         let flags = Settings::of(&Options::default()).expect("flags");
@@ -231,6 +307,27 @@ mod tests {
         assert_eq!(set.runtime_class.as_deref(), Some("mine"));
         assert_eq!(set.image, "local/team/kai:v2");
         assert!(set.cdi && set.tegra_mode() == TegraMode::Off);
+    }
+
+    #[test]
+    fn plugins_are_switched_and_what_is_wrong_with_them_is_named() {
+        let usual = read(json!({}));
+        assert!(usual.volumes && usual.claims && usual.sharing && !usual.memory_limit && !usual.cdi);
+        let (set, complaints) = judge(json!({"binder": {"plugins": {
+            "volumebinding": {"enabled": false}, "dynamicresources": {"arguments": {"bindTimeoutSeconds": "7"}},
+            "gpusharing": {"arguments": {"cdiEnabled": "true"}}, "hamicore": {}}}}));
+        assert!(!set.volumes && set.claims && set.sharing && set.memory_limit && set.cdi);
+        assert_eq!((set.volume_timeout, complaints), (Duration::from_secs(7), Vec::<String>::new()));
+        let (_, complaints) = judge(json!({"binder": {"plugins": {
+            "dance": {}, "gpusharing": {"enabled": false, "arguments": {"cdiEnabled": "maybe"}}, "hamicore": {},
+            "volumebinding": {"arguments": {"bindTimeoutSeconds": "soon", "colour": "blue"}}}}}));
+        assert_eq!(complaints.len(), 5, "{complaints:?}");
+        assert!(complaints.iter().any(|text| text.contains("there is no plugin `dance`; there are volumebinding")));
+        assert!(
+            complaints
+                .iter()
+                .any(|text| text.contains("spec.binder.plugins.gpusharing.arguments[cdiEnabled]`: `maybe`"))
+        );
     }
 
     #[test]

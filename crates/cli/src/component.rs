@@ -3,6 +3,8 @@
 //! They run until SIGTERM or Ctrl-C, then give back what they hold (leases) and end with 0. A component that cannot go on ends the
 //! process with 1, so that whoever started it starts it again.
 
+mod accepted;
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::Context as _;
@@ -12,6 +14,7 @@ use kai_kit::{Health, Metrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use self::accepted::Accepted;
 use crate::control_plane::{ControlPlane, Part, Settings};
 
 /// What every component is told.
@@ -24,11 +27,16 @@ pub struct Surroundings {
     #[arg(long, env = "NAMESPACE", default_value = namespaces::KAI)]
     namespace: String,
     /// Where to serve /healthz, /readyz and /metrics; `off` for nowhere.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", visible_aliases = ["listen-address", "metrics-bind-address"])]
     listen: Listen,
+    /// What the names of metrics begin with.
+    #[arg(long, default_value = "kai", value_name = "PREFIX")]
+    metrics_namespace: String,
     /// Who this replica is, in leases; the name of the pod or machine when not given.
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
+    #[command(flatten)]
+    accepted: Accepted,
 }
 
 /// An address, or none.
@@ -69,6 +77,20 @@ pub struct All {
     /// Pods that name this scheduler are ours.
     #[arg(long, default_value = kai_api::names::objects::SCHEDULER)]
     scheduler_name: String,
+}
+
+impl<Options: clap::Args> Alone<Options> {
+    /// Whether logs are to be JSON, whatever else is said.
+    pub fn logs_json(&self) -> bool {
+        self.surroundings.accepted.json()
+    }
+}
+
+impl All {
+    /// Whether logs are to be JSON, whatever else is said.
+    pub fn logs_json(&self) -> bool {
+        self.surroundings.accepted.json()
+    }
 }
 
 /// Runs the pod-grouper.
@@ -116,14 +138,14 @@ async fn serve(surroundings: Surroundings, parts: &[Part], set: impl FnOnce(&mut
     let version = client.apiserver_version().await.context("reach the API server")?;
     let mut settings = Settings::new(&surroundings.namespace);
     settings.identity = surroundings.identity.clone().unwrap_or_else(host_name);
+    settings.metrics_prefix.clone_from(&surroundings.metrics_namespace);
     set(&mut settings);
     let names: Vec<&str> = parts.iter().map(|part| part.component()).collect();
     let mut control_plane = ControlPlane::start(parts, move |_| client.clone(), Clock::real(), settings);
     anstream::eprintln!(
-        "kai {} {}: {} on Kubernetes {}, leases in namespace {}",
+        "kai {} {} on Kubernetes {}, leases in namespace {}",
         env!("CARGO_PKG_VERSION"),
-        if parts.len() > 1 { "all" } else { names.first().copied().unwrap_or_default() },
-        names.join(", "),
+        if parts.len() > 1 { format!("all ({})", names.join(", ")) } else { names.concat() },
         version.git_version,
         surroundings.namespace
     );
@@ -200,4 +222,71 @@ fn readiness(surfaces: &[(Part, Health, Metrics)]) -> (http::StatusCode, String)
 fn host_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}-{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Scheduler {
+        #[command(flatten)]
+        alone: Alone<kai_scheduler::Options>,
+    }
+
+    #[derive(Debug, Parser)]
+    struct Binder {
+        #[command(flatten)]
+        alone: Alone<kai_binder::Options>,
+    }
+
+    #[derive(Debug, Parser)]
+    struct PodGrouper {
+        #[command(flatten)]
+        alone: Alone<kai_podgrouper::Options>,
+    }
+
+    #[derive(Debug, Parser)]
+    struct Admission {
+        #[command(flatten)]
+        alone: Alone<kai_admission::Options>,
+    }
+
+    #[derive(Debug, Parser)]
+    struct Controllers {
+        #[command(flatten)]
+        alone: Alone<kai_controllers::Options>,
+    }
+
+    fn words(line: &str) -> impl Iterator<Item = &str> {
+        std::iter::once("kai").chain(line.split_whitespace())
+    }
+
+    #[test]
+    fn deployments_written_for_kai_start() {
+        let common = "--qps=50 --burst=300 --v=3 --leader-elect=true --listen-address=:8080 --metrics-namespace=kai";
+        let scheduler = "--scheduler-name=kai-scheduler --namespace=kai-scheduler --log-json=true --enable-profiler=false \
+            --profiler-port=8182 --pyroscope-address= --log-flush-frequency=5s --schedule-period=1s \
+            --partition-label-value= --nodepool-label-key=kai.scheduler/node-pool --feature-gates=A=true";
+        let parsed = Scheduler::try_parse_from(words(&format!("{common} {scheduler}"))).unwrap();
+        assert!(parsed.alone.logs_json());
+        let binder = "--resource-reservation-namespace=r --resource-reservation-service-account=s \
+            --resource-reservation-app-label=l --resource-reservation-pod-image=i \
+            --resource-reservation-allocation-timeout=40 --scale-adjust-namespace=kai-scale-adjust \
+            --max-concurrent-reconciles=10 --rate-limiter-base-delay=1 --rate-limiter-max-delay=60 --fake-gpu-nodes=false \
+            --plugins={} --runtime-class-name=nvidia --health-probe-bind-address=:8081";
+        Binder::try_parse_from(words(&format!("{common} {binder}"))).unwrap();
+        let grouper = "--nodepool-label-key=a --queue-label-key=b --scheduler-name=c --max-concurrent-reconciles=10 \
+            --search-legacy-pg --knative-gang-schedule=true --generic-karta-fallback=true \
+            --default-priorities-configmap-name=n --default-priorities-configmap-namespace=m --pod-label-selector=a=b \
+            --namespace-label-selector=c=d";
+        PodGrouper::try_parse_from(words(&format!("{common} {grouper}"))).unwrap();
+        let admission = "--scheduler-name=a --gpu-sharing-enabled --hami-core-enabled=false --block-nvidia-visible-devices=false \
+            --gpu-pod-runtime-class-name=nvidia --health-probe-bind-address=:8081";
+        Admission::try_parse_from(words(&format!("{common} {admission}"))).unwrap();
+        let controllers = "--max-concurrent-reconciles=10 --enable-podgroup-webhook=true --scheduler-name=x";
+        Controllers::try_parse_from(words(&format!("{common} {controllers}"))).unwrap();
+    }
 }

@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 use anyhow::Context as _;
 use kai_apiserver::ApiServer;
 use kai_clock::Clock;
-use kai_kit::{Health, Metrics, Process};
+use kai_kit::{Health, Metrics, Process, rbac::Right, refusals::Refusals};
 use kube::Client;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -73,6 +73,8 @@ pub struct Settings {
     pub namespace: String,
     /// Begins the identity of every part; the rest is the component and how often it was started.
     pub identity: String,
+    /// What the names of metrics begin with.
+    pub metrics_prefix: String,
     /// Of the pod-grouper.
     pub pod_grouper: kai_podgrouper::Options,
     /// Of the scheduler.
@@ -93,6 +95,7 @@ impl Settings {
         let mut settings = Self {
             namespace: namespace.into(),
             identity: "kai".to_owned(),
+            metrics_prefix: "kai".to_owned(),
             pod_grouper: kai_podgrouper::Options::default(),
             scheduler: kai_scheduler::Options::default(),
             binder: kai_binder::Options::default(),
@@ -118,13 +121,21 @@ impl Settings {
     pub fn name_scheduler(&mut self, name: &str) {
         let names = [
             &mut self.pod_grouper.scheduler_name,
-            &mut self.scheduler.scheduler_name,
             &mut self.binder.scheduler_name,
             &mut self.controllers.scheduler_name,
             &mut self.admission.scheduler_name,
         ];
         for scheduler_name in names {
             name.clone_into(scheduler_name);
+        }
+        self.scheduler.scheduler_name = Some(name.to_owned());
+    }
+
+    /// What a part may do, with the options it has here.
+    pub fn rights(&self, part: Part) -> Vec<Right> {
+        match part {
+            Part::PodGrouper => self.pod_grouper.rights(&self.namespace),
+            other => rbac::Holder::Part(other).rights(&self.namespace),
         }
     }
 
@@ -194,10 +205,15 @@ impl ControlPlane {
         self.kill(part);
         self.starts += 1;
         let (cut, cancel) = (CancellationToken::new(), CancellationToken::new());
-        let client = lifeline::guard((self.client_for)(part), cut.clone());
+        let (client, health) = ((self.client_for)(part), Health::default());
+        let rights = self.settings.rights(part);
+        let refusals = Refusals::new(rights, client.clone(), health.clone(), cut.clone());
+        let client = lifeline::guard(client, cut.clone(), refusals);
         let identity = format!("{}-{part}-{}", self.settings.identity, self.starts);
         let namespace = self.settings.namespace.clone();
-        let process = Process::new(part.component(), client, self.clock, cancel, namespace, identity);
+        let mut process = Process::new(part.component(), client, self.clock, cancel, namespace, identity);
+        process.health = health;
+        process.metrics = Metrics::with_prefix(&self.settings.metrics_prefix);
         let work = run(part, process.clone(), self.settings.clone());
         let farewell = Farewell { part, start: self.starts, ends: self.end.clone() };
         let task = tokio::spawn(async move {

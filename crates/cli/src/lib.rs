@@ -99,6 +99,19 @@ impl Command {
             _ => "warn",
         }
     }
+
+    /// Whether logs are JSON because a flag of KAI says so.
+    fn logs_json(&self) -> bool {
+        match self {
+            Self::All(command) => command.logs_json(),
+            Self::PodGrouper(command) => command.logs_json(),
+            Self::Scheduler(command) => command.logs_json(),
+            Self::Binder(command) => command.logs_json(),
+            Self::Controllers(command) => command.logs_json(),
+            Self::Admission(command) => command.logs_json(),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -149,10 +162,12 @@ pub fn run() -> ExitCode {
             return fail(&anyhow::anyhow!("--log `{log}`: {error}\nhint: try `info` or `kai_lab=debug`"));
         }
     };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Files and pipes get no colours.
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     match arguments.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
+        LogFormat::Text if !arguments.command.logs_json() => log.init(),
+        LogFormat::Text | LogFormat::Json => log.json().init(),
     }
     let outcome = match arguments.command {
         Command::Up(options) => block_on(up::run(options)),

@@ -3,7 +3,6 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use kai_api::names::objects;
 use kai_clock::Clock;
 use kai_convert::scenario::{self, Explain};
 
@@ -40,9 +39,9 @@ pub struct Capture {
     /// The cluster; as kubectl finds it when not given.
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// Pods that name this scheduler are its own.
-    #[arg(long, default_value = objects::SCHEDULER)]
-    scheduler_name: String,
+    /// Pods that name this scheduler are its own; what the Config says when not given.
+    #[arg(long, value_name = "NAME")]
+    scheduler_name: Option<String>,
     /// The node pool to write down; without it, nodes and queues that are in none.
     #[arg(long, default_value = "", value_name = "VALUE")]
     partition_label_value: String,
@@ -53,6 +52,6 @@ pub async fn capture(options: Capture) -> anyhow::Result<()> {
     let Capture { kubeconfig, scheduler_name, partition_label_value } = options;
     let client = kai_kit::client::connect(kubeconfig.as_deref()).await?;
     let options = kai_scheduler::Options { scheduler_name, partition_label_value, ..kai_scheduler::Options::default() };
-    let text = kai_scheduler::snapshot(&client, &options.settings(), Clock::real().now()).await;
+    let text = kai_scheduler::snapshot(&client, &options, Clock::real().now()).await;
     Ok(output::print(&text.context("read the cluster")?)?)
 }

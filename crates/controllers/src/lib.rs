@@ -25,7 +25,7 @@ mod world;
 use kai_api::names::leases;
 use kai_kit::{
     Process,
-    lease::{self, End, Times},
+    lease::{self, Times},
 };
 
 use self::{
@@ -46,9 +46,6 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// Another replica leads now.
-    #[error("the lease `{0}` was lost")]
-    LeaseLost(&'static str),
 }
 
 /// Runs the controllers until the process is cancelled.
@@ -62,8 +59,8 @@ pub async fn run(process: Process, options: Options) -> Result<(), Error> {
         work.run(process.cancel.clone()).await;
         return Ok(());
     }
-    match lease::lead(&process, leases::CONTROLLERS, Times::default(), |held| work.run(held)).await {
-        End::Finished => Ok(()),
-        End::Lost => Err(Error::LeaseLost(leases::CONTROLLERS)),
+    while !process.cancel.is_cancelled() {
+        lease::lead(&process, leases::CONTROLLERS, Times::default(), |held| work.run(held)).await;
     }
+    Ok(())
 }

@@ -11,8 +11,11 @@ pub struct Options {
     #[arg(long, default_value = objects::SCHEDULER, value_name = "NAME")]
     pub scheduler_name: String,
     /// Work only while holding the lease, so that several replicas may run.
-    #[arg(long)]
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
+    /// Accepted for manifests written for KAI, without effect: groups are checked by admission.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub enable_podgroup_webhook: Option<bool>,
     /// How many statuses may be written at the same time.
     #[arg(long, default_value_t = 10, value_name = "COUNT")]
     pub max_concurrent_reconciles: usize,
@@ -47,6 +50,7 @@ impl Default for Options {
         Self {
             scheduler_name: objects::SCHEDULER.to_owned(),
             leader_elect: false,
+            enable_podgroup_webhook: None,
             max_concurrent_reconciles: 10,
             group_pause: 250,
             queue_pause: 100,

@@ -58,10 +58,29 @@ use crate::{
     usage::UsageLedger,
 };
 
+/// A part of a cycle that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Shares are divided, orders made.
+    Prepared,
+    /// An action.
+    Done(Action),
+}
+
+/// Told of each step with the plan as it is then: whoever has a clock can see how long each took. What is in the plan may be taken back
+/// by later steps.
+pub type Watch<'w> = &'w mut dyn FnMut(Step, &Plan);
+
 /// Decides what to do now. The lasting state of the cluster is not changed: what was decided comes back as deltas.
 pub fn plan(cluster: &mut Cluster, now: Time, policy: &Policy) -> Plan {
+    plan_watched(cluster, now, policy, &mut |_, _| ())
+}
+
+/// The same, with every step told to `watch`.
+pub fn plan_watched(cluster: &mut Cluster, now: Time, policy: &Policy, watch: Watch<'_>) -> Plan {
     cluster.settle();
     let mut cycle = Cycle::prepare(cluster, now, policy);
+    watch(Step::Prepared, &cycle.plan);
     for action in &policy.actions {
         match action {
             Action::Allocate => cycle.allocate(),
@@ -70,8 +89,27 @@ pub fn plan(cluster: &mut Cluster, now: Time, policy: &Policy) -> Plan {
             Action::Preempt => cycle.preempt(),
             Action::StaleGangEviction => cycle.evict_stale_gangs(),
         }
+        watch(Step::Done(*action), &cycle.plan);
     }
     cycle.report()
+}
+
+/// The groups that wait, in the order in which allocate would take them up if none of them got anything.
+pub fn job_order(cluster: &mut Cluster, now: Time, policy: &Policy) -> Vec<GroupId> {
+    cluster.settle();
+    let mut cycle = Cycle::prepare(cluster, now, policy);
+    let mut order = cycle.waiting_order(Action::Allocate);
+    let mut groups = Vec::new();
+    while let Some(group) = {
+        let cluster = &*cycle.cluster;
+        order.pop(&cycle.view(), &|group| !order::is_waiting(cluster, group))
+    } {
+        groups.push(group);
+    }
+    if let Some(census) = cycle.census.take() {
+        cycle.cluster.memory.census = census;
+    }
+    groups
 }
 
 /// Structures that speed up planning and survive cycles.

@@ -26,7 +26,10 @@ pub mod time;
 pub mod topology;
 pub mod usage;
 
-pub use self::{cluster::Cluster, cycle::plan};
+pub use self::{
+    cluster::Cluster,
+    cycle::{job_order, plan},
+};
 
 /// How many cases a property test tries: so many, unless `KAI_PROPTEST_CASES` says otherwise.
 #[cfg(test)]

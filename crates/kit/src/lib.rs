@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod mirror;
 pub mod process;
 pub mod rbac;
+pub mod refusals;
 pub mod watch;
 pub mod work;
 pub mod writes;

@@ -1,4 +1,4 @@
-//! The registry that components put their metrics into. All names begin with `kai_`.
+//! The registry that components put their metrics into. All names begin with `kai_` unless said otherwise.
 
 use std::sync::Arc;
 
@@ -13,11 +13,17 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { registry: Arc::new(Mutex::new(Registry::with_prefix("kai"))) }
+        Self::with_prefix("kai")
     }
 }
 
 impl Metrics {
+    /// A registry whose names begin with this.
+    #[must_use]
+    pub fn with_prefix(prefix: &str) -> Self {
+        Self { registry: Arc::new(Mutex::new(Registry::with_prefix(prefix))) }
+    }
+
     /// Registers metrics. Counters get `_total` and units get their name appended by the encoding.
     pub fn register(&self, register: impl FnOnce(&mut Registry)) {
         register(&mut self.registry.lock());

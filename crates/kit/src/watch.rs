@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{backoff::Backoff, health::Health, lean::Lean};
 
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+/// A watch that was taken up again says nothing until something changes. After so long without an error it is taken to be there.
+const CALM: Duration = Duration::from_secs(15);
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -44,12 +46,18 @@ pub async fn run<K>(
 {
     health.not_ready(&name, "not listed yet");
     let mut failures = 0;
+    let mut listing = true;
     let mut events = std::pin::pin!(watcher::watcher(api, config));
     loop {
         let event = tokio::select! {
             biased;
             () = cancel.cancelled() => return,
             event = events.next() => event,
+            () = tokio::time::sleep(CALM), if failures > 0 && !listing => {
+                failures = 0;
+                health.ready(&name);
+                continue;
+            }
         };
         match event {
             Some(Ok(event)) => {
@@ -57,6 +65,7 @@ pub async fn run<K>(
                 if !matches!(event, Event::Init) {
                     failures = 0;
                 }
+                listing = matches!(event, Event::Init | Event::InitApply(_));
                 let listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
                 tell(match event {
                     Event::Init => News::Begin,

@@ -3,9 +3,6 @@
 /// Why the component ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another replica took over.
-    #[error("lost the lease `{0}`")]
-    LeaseLost(&'static str),
     /// An option cannot be understood.
     #[error("option `--{option}`: `{value}` is not a list of key=value")]
     Selector {

@@ -23,8 +23,17 @@ pub struct Options {
     pub max_concurrent_reconciles: usize,
 
     /// Keep groups that older versions made for single pods of a Job
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1)]
+    #[arg(default_missing_value = "true", require_equals = true)]
     pub search_legacy_pg: bool,
+
+    /// Accepted for manifests written for KAI, without effect: this kind is grouped by its owner
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub knative_gang_schedule: Option<bool>,
+
+    /// Accepted for manifests written for KAI, without effect: unknown kinds are grouped by their owner
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub generic_karta_fallback: Option<bool>,
 
     /// ConfigMap with priorities and preemptibility by kind of workload
     #[arg(long)]
@@ -48,7 +57,7 @@ pub struct Options {
 
     /// Take turns with other replicas
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
-    #[arg(num_args = 0..=1, default_missing_value = "true")]
+    #[arg(num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
 }
 
@@ -60,6 +69,8 @@ impl Default for Options {
             scheduler_name: objects::SCHEDULER.to_owned(),
             max_concurrent_reconciles: 16,
             search_legacy_pg: true,
+            knative_gang_schedule: None,
+            generic_karta_fallback: None,
             default_priorities_configmap_name: None,
             default_priorities_configmap_namespace: None,
             pod_label_selector: String::new(),

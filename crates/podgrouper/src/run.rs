@@ -48,12 +48,12 @@ pub async fn run(process: Process, options: Options) -> Result<(), Error> {
         work(&process, options, namespaces, numbers, cancel).await;
         return Ok(());
     }
-    let lead =
-        lease::lead(&process, LEASE, Times::default(), |token| work(&process, options, namespaces, numbers, token));
-    match lead.await {
-        lease::End::Finished => Ok(()),
-        lease::End::Lost => Err(Error::LeaseLost(LEASE)),
+    while !process.cancel.is_cancelled() {
+        let (options, namespaces, numbers) = (options.clone(), namespaces.clone(), numbers.clone());
+        let lead = |token| work(&process, options, namespaces, numbers, token);
+        lease::lead(&process, LEASE, Times::default(), lead).await;
     }
+    Ok(())
 }
 
 async fn work(process: &Process, options: Options, selector: Selector, numbers: Numbers, cancel: CancellationToken) {

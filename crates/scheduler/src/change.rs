@@ -1,10 +1,12 @@
 //! What the one task that owns the model is told.
 
-use kai_api::SchedulingShard;
+use kai_api::{Config, SchedulingShard};
 use kai_convert::{Kind, Object};
 use kai_kit::watch::News;
 
-use crate::outcome::Outcome;
+use tokio::sync::oneshot;
+
+use crate::{job_order::JobOrder, outcome::Outcome};
 
 /// One piece of news.
 #[derive(Debug)]
@@ -25,6 +27,15 @@ pub(crate) enum Change {
         /// What.
         news: News<Box<SchedulingShard>>,
     },
+    /// The watch of the Config told something.
+    Config {
+        /// Which set of watches.
+        epoch: u64,
+        /// What.
+        news: News<Box<Config>>,
+    },
+    /// Somebody asks in which order groups wait.
+    Asked(oneshot::Sender<JobOrder>),
     /// A write ended.
     Written(Outcome),
 }

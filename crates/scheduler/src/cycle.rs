@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use self::told::Told;
 use crate::{
     isolate,
+    metrics::{Watched, milliseconds},
     scheduler::{CYCLE, Scheduler},
     write::{bind, evict, note},
 };
@@ -40,7 +41,9 @@ impl Scheduler {
         self.drop_requests();
         let before: Vec<_> = self.model.cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
         self.model.cluster.settle();
-        let plan = match isolate::plan(self.planner, &mut self.model.cluster, now, &self.policy) {
+        let mut watched = Watched::new();
+        let watch = &mut |step, plan: &Plan| watched.see(step, plan);
+        let plan = match isolate::plan(self.planner, &mut self.model.cluster, now, &self.policy, watch) {
             Ok(plan) => plan,
             Err(failure) => {
                 tracing::error!(failure, "deciding failed: everything is read again to find out why");
@@ -49,9 +52,10 @@ impl Scheduler {
                 return;
             }
         };
-        self.metrics.decide.observe(begun.elapsed().as_secs_f64() * 1000.0);
-        self.metrics.count(&plan, &self.model.cluster, &self.pool());
+        self.metrics.decide.observe(milliseconds(begun.elapsed()));
+        self.metrics.count(&plan, &watched, &self.model, &self.pool());
         self.model.record(now, &self.policy, &plan);
+        let decided = Instant::now();
         let told = Told::of(&plan, &self.model, &before);
         let waiting = !plan.reasons.is_empty() || !told.pipelined.is_empty();
         let delays = delays(&plan);
@@ -59,7 +63,8 @@ impl Scheduler {
         self.say(&told);
         self.model.changed = false;
         self.plan_next(waiting, delays, now);
-        self.metrics.cycle.set(first_change.unwrap_or(begun).elapsed().as_secs_f64() * 1000.0);
+        self.metrics.close.set(milliseconds(decided.elapsed()));
+        self.metrics.cycle.set(milliseconds(first_change.unwrap_or(begun).elapsed()));
         *self.cycle_began.lock() = None;
         self.process.health.ready(CYCLE);
     }
@@ -133,7 +138,13 @@ impl Scheduler {
             let Some(pod) = self.model.notes.pod_reference(key) else { continue };
             self.model.decide(key, Box::new(request.object.clone()));
             let bind = bind::Bind { key: key.clone(), request, previous, pod };
-            self.writer.begin(|around| bind::write(around, bind));
+            let latency = self.metrics.bind.clone();
+            self.writer.begin(|around| async move {
+                let begun = Instant::now();
+                let outcome = bind::write(around, bind).await;
+                latency.observe(milliseconds(begun.elapsed()));
+                outcome
+            });
         }
         for eviction in &told.evictions {
             let Some(pod) = self.model.notes.pod_reference(&eviction.pod) else { continue };
@@ -159,7 +170,7 @@ impl Scheduler {
         let cluster = &self.model.cluster;
         let aging = !cluster.suspects.is_empty() || !cluster.terminating.is_empty();
         if waiting || aging {
-            self.look_again(self.options.period());
+            self.look_again(self.setup.period);
         }
         for moment in [delays, self.model.converter.next_veto_end()].into_iter().flatten() {
             let pause = u64::try_from(moment.since(now).0).unwrap_or(0);

@@ -8,7 +8,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use kai_core::{Cluster, delta::Delta, plan::Plan, policy::Policy, time::Time};
+use kai_core::{Cluster, cycle::Watch, delta::Delta, plan::Plan, policy::Policy, time::Time};
 use kai_kit::work::panic_text;
 
 use crate::{Planner, fingerprint, model::Quarantine};
@@ -17,9 +17,15 @@ use crate::{Planner, fingerprint, model::Quarantine};
 const MOST_CULPRITS: usize = 16;
 
 /// Decides; an error is what a panic said. The cluster must not be used after an error.
-pub(crate) fn plan(planner: Planner, cluster: &mut Cluster, now: Time, policy: &Policy) -> Result<Plan, String> {
+pub(crate) fn plan(
+    planner: Planner,
+    cluster: &mut Cluster,
+    now: Time,
+    policy: &Policy,
+    watch: Watch<'_>,
+) -> Result<Plan, String> {
     // Whoever sees the error throws the cluster away: no broken state is looked at.
-    catch_unwind(AssertUnwindSafe(|| planner(cluster, now, policy))).map_err(|panic| panic_text(panic.as_ref()))
+    catch_unwind(AssertUnwindSafe(|| planner(cluster, now, policy, watch))).map_err(|panic| panic_text(panic.as_ref()))
 }
 
 /// A cluster made of deltas with which deciding works, and the groups that had to be left out for that.
@@ -71,7 +77,7 @@ impl Search<'_> {
             }
             cluster.apply(delta);
         }
-        plan(self.planner, &mut cluster, self.now, self.policy).map(|_| ())?;
+        plan(self.planner, &mut cluster, self.now, self.policy, &mut |_, _| ()).map(|_| ())?;
         cluster.settle();
         Ok(cluster)
     }

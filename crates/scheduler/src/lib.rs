@@ -16,14 +16,17 @@ mod change;
 mod cycle;
 mod fingerprint;
 mod isolate;
+mod job_order;
 mod leader;
 mod metrics;
 mod model;
 mod notes;
 mod options;
 mod outcome;
+mod reshape;
 mod rights;
 mod scheduler;
+mod setup;
 mod snapshot;
 mod status;
 mod watches;
@@ -32,10 +35,14 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use kai_core::{Cluster, plan::Plan, policy::Policy, time::Time};
+use kai_core::{Cluster, cycle::Watch, plan::Plan, policy::Policy, time::Time};
 use kai_kit::Process;
 
-pub use self::{options::Options, rights::rights, snapshot::snapshot};
+pub use self::{
+    options::{Accepted, Options},
+    rights::rights,
+    snapshot::snapshot,
+};
 
 /// Why the scheduler ended though nobody asked it to.
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +56,17 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// The snapshot cannot be served.
-    #[error("serve snapshots on port {port}")]
+    /// The file of `--scheduler-conf` cannot be used.
+    #[error("--scheduler-conf `{path}`")]
+    Configuration {
+        /// Which file.
+        path: std::path::PathBuf,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Snapshots and the order cannot be served.
+    #[error("serve snapshots and the order of groups on --plugin-server-port {port}")]
     Serve {
         /// The port.
         port: u16,
@@ -61,9 +77,9 @@ pub enum Error {
 }
 
 /// What decides.
-type Planner = fn(&mut Cluster, Time, &Policy) -> Plan;
+type Planner = fn(&mut Cluster, Time, &Policy, Watch<'_>) -> Plan;
 
 /// Schedules until the process ends.
 pub async fn run(process: Process, options: Options) -> Result<(), Error> {
-    scheduler::run(process, options, kai_core::plan).await
+    scheduler::run(process, options, kai_core::cycle::plan_watched).await
 }

@@ -21,6 +21,7 @@ use crate::{
     bind_note::{Binds, Heard, Unconfirmed},
     fingerprint,
     notes::Notes,
+    reshape::Shape,
     watches::KINDS,
 };
 
@@ -37,6 +38,8 @@ pub(crate) struct Quarantine {
 pub(crate) struct Model {
     /// Which objects count.
     pub(crate) settings: Settings,
+    /// As what they are seen.
+    shape: Shape,
     /// From objects to deltas.
     pub(crate) converter: Converter,
     /// From deltas to plans.
@@ -69,10 +72,11 @@ pub(crate) struct Model {
 
 impl Model {
     /// A model that knows of nothing yet.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, shape: Shape) -> Self {
         Self {
             converter: Converter::new(settings.clone()),
             settings,
+            shape,
             cluster: Cluster::new(),
             notes: Notes::default(),
             binds: Binds::default(),
@@ -91,7 +95,7 @@ impl Model {
 
     /// The same settings and unfinished writes, but nothing known: everything will be listed again, and the deltas are kept.
     pub(crate) fn begin_again(&mut self) {
-        let old = std::mem::replace(self, Self::new(self.settings.clone()));
+        let old = std::mem::replace(self, Self::new(self.settings.clone(), self.shape.clone()));
         self.binds.unconfirmed = old.binds.unconfirmed;
         self.evicting = old.evicting;
         self.quarantine = old.quarantine;
@@ -154,6 +158,12 @@ impl Model {
                 self.feed(deltas);
             }
         }
+        if kind == Kind::Queue
+            && let Some(queue) = self.shape.invented()
+        {
+            let deltas = self.converter.apply(&queue);
+            self.feed(deltas);
+        }
         if kind == Kind::Pod {
             for (uid, since) in self.evicting.clone() {
                 let deltas = self.converter.pod_leaves(&uid, since);
@@ -188,14 +198,19 @@ impl Model {
     }
 
     /// Takes an object that is new or changed.
-    pub(crate) fn apply(&mut self, mut object: Object) {
-        let name = name_of(&object);
+    pub(crate) fn apply(&mut self, object: Object) {
+        let (name, kind) = (name_of(&object), object.kind());
+        let Some(mut object) = self.shape.see(object) else {
+            self.remove(kind, &name.0, &name.1);
+            return;
+        };
         if let Object::BindRequest(request) = &mut object {
             self.binds.put_off(request, self.now);
         }
         match &object {
             Object::Pod(pod) => self.notes.pod(pod, &self.settings),
             Object::PodGroup(group) => self.notes.group(group),
+            Object::Queue(queue) => self.notes.queue(queue),
             Object::BindRequest(request) => {
                 let key = format!("{}/{}", name.0, name.1);
                 if let Some(unconfirmed) = self.binds.unconfirmed.get_mut(&key) {
@@ -228,6 +243,7 @@ impl Model {
                 }
                 self.binds.forget(&key);
             }
+            Kind::Queue => drop(self.notes.display_names.remove(name)),
             _ => {}
         }
         if let Some(names) = self.names.get_mut(&kind) {

@@ -6,9 +6,9 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
-use kai_api::{PodGroup, SchedulingCondition, names::annotations};
+use kai_api::{PodGroup, Queue, SchedulingCondition, names::annotations};
 use kai_convert::Settings;
-use kube::Resource as _;
+use kube::{Resource as _, ResourceExt as _};
 
 use crate::fingerprint;
 
@@ -55,6 +55,8 @@ pub(crate) struct Notes {
     pub(crate) groups: BTreeMap<Arc<str>, GroupRecord>,
     /// Groups that show why they wait, or were told to.
     pub(crate) explained: BTreeSet<Arc<str>>,
+    /// The names by which people know queues, where they have others.
+    pub(crate) display_names: BTreeMap<String, String>,
 }
 
 /// Stands for a condition of a pod.
@@ -163,6 +165,15 @@ impl Notes {
     }
 
     /// What events about a group refer to.
+    /// Takes in a queue.
+    pub(crate) fn queue(&mut self, queue: &Queue) {
+        let name = queue.name_any();
+        match queue.spec.display_name.clone().filter(|display| !display.is_empty()) {
+            Some(display) => drop(self.display_names.insert(name, display)),
+            None => drop(self.display_names.remove(&name)),
+        }
+    }
+
     pub(crate) fn group_reference(&self, key: &str) -> Option<ObjectReference> {
         let record = self.groups.get(key).filter(|record| record.exists)?;
         Some(reference(&PodGroup::api_version(&()), "PodGroup", key, &record.uid))

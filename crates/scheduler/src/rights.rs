@@ -37,6 +37,7 @@ pub fn rights(namespace: &str) -> Vec<Right> {
         ),
         Right::cluster("kai.scheduler", "topologies", WATCH, "know what is near to what"),
         Right::cluster("kai.scheduler", "schedulingshards", WATCH, "know how to decide"),
+        Right::cluster("kai.scheduler", "configs", WATCH, "know the names of the scheduler and of labels"),
         Right::in_namespace(
             namespace,
             "coordination.k8s.io",

@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, fs::File, io::BufWriter, sync::Arc, time::Duration};
 
-use kai_api::SchedulingShard;
-use kai_convert::policy;
+use kai_api::{Config, SchedulingShard, names::objects};
 use kai_core::{plan::Verdict, policy::Policy, time::Time};
 use kai_kit::{Process, watch::News};
 use parking_lot::Mutex;
@@ -17,10 +16,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Error, Options, Planner,
     change::Change,
+    job_order::JobOrder,
     leader,
     metrics::Metrics,
     model::Model,
     outcome::{Bound, Outcome},
+    setup::{self, Found, Setup},
     snapshot,
     status::Statuses,
     watches::Watches,
@@ -33,11 +34,18 @@ const BATCH: usize = 4096;
 const LOOK: Duration = Duration::from_secs(5);
 /// The condition of readiness that the cycle is.
 pub(crate) const CYCLE: &str = "cycle";
+/// The condition of readiness that knowing the Config and the shards is.
+const SETTINGS: &str = "settings";
+/// How long what was begun may take to end.
+const GOODBYE: Duration = Duration::from_secs(3);
+/// The pause before they are asked for again.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// The scheduler.
 pub(crate) struct Scheduler {
     pub(crate) process: Process,
     pub(crate) options: Options,
+    pub(crate) setup: Setup,
     pub(crate) planner: Planner,
     pub(crate) model: Model,
     pub(crate) policy: Policy,
@@ -53,8 +61,10 @@ pub(crate) struct Scheduler {
     /// When the cycle under way began.
     pub(crate) cycle_began: Arc<Mutex<Option<Instant>>>,
     not_before: Option<Instant>,
-    shards: BTreeMap<String, SchedulingShard>,
+    file: Option<setup::File>,
+    found: Found,
     shards_listed: bool,
+    configs_listed: bool,
     /// When the first change of the window came, and the last.
     window: Option<(Instant, Instant)>,
     epoch: u64,
@@ -63,38 +73,81 @@ pub(crate) struct Scheduler {
     tasks: JoinSet<()>,
 }
 
-/// Runs until the process ends.
+/// Runs until the process ends; from the beginning whenever it is set up otherwise.
 pub(crate) async fn run(process: Process, options: Options, planner: Planner) -> Result<(), Error> {
+    let metrics = Metrics::register(&process.metrics);
+    let file = options.scheduler_conf.as_deref().map(setup::File::read).transpose()?;
+    while !process.cancel.is_cancelled() {
+        let Some(found) = read(&process).await else { break };
+        // What this run began ends with it; its events go on.
+        let run = Process { cancel: process.cancel.child_token(), ..process.clone() };
+        let guard = run.cancel.clone().drop_guard();
+        run_as(run, options.clone(), planner, metrics.clone(), file.clone(), found).await?;
+        drop(guard);
+    }
+    Ok(())
+}
+
+/// The Config and the shards; nothing if the process ends first.
+async fn read(process: &Process) -> Option<Found> {
+    loop {
+        match Found::read(&process.client).await {
+            Ok(found) => {
+                process.health.ready(SETTINGS);
+                return Some(found);
+            }
+            Err(error) => process.health.not_ready(SETTINGS, kai_kit::errors::message(&error)),
+        }
+        if !process.sleep(PAUSE).await {
+            return None;
+        }
+    }
+}
+
+/// Runs until the process ends or is set up otherwise.
+async fn run_as(
+    process: Process,
+    options: Options,
+    planner: Planner,
+    metrics: Metrics,
+    file: Option<setup::File>,
+    found: Found,
+) -> Result<(), Error> {
     let (changes, mut waiting) = mpsc::unbounded_channel();
     let (leading, mut leads) = watch::channel(!options.leader_elect);
-    let mut model = Model::new(options.settings());
+    let setup::Conclusion { setup, policy, .. } = found.conclude(&options, file.as_ref());
+    let mut model = Model::new(setup.settings.clone(), setup.shape.clone());
     model.recorder = recorder(&options)?;
     process.health.not_ready(CYCLE, "none was run yet");
     let mut tasks = JoinSet::new();
     if options.leader_elect {
-        tasks.spawn(leader::follow(process.clone(), options.lease(), leading));
+        tasks.spawn(leader::follow(process.clone(), setup.lease.clone(), leading));
     }
     if options.plugin_server_port != 0 {
-        snapshot::serve(&process, &options, &mut tasks).await?;
+        snapshot::serve(&process, &options, changes.clone(), &mut tasks).await?;
     }
     let statuses = Statuses::new(process.clone(), leads.clone());
-    tasks.spawn(statuses.clone().run(options.num_of_status_recording_workers));
+    tasks.spawn(statuses.clone().run(setup.status_workers));
+    let disruption = setup.disruption_condition;
     let mut scheduler = Scheduler {
-        writer: Writer::new(process.clone(), &options, changes.clone(), leads.clone()),
-        metrics: Metrics::register(&process.metrics),
-        policy: policy::default_policy(),
+        writer: Writer::new(process.clone(), &options, disruption, changes.clone(), leads.clone()),
+        metrics,
+        policy,
         verdicts: Vec::new(),
         pipelined: BTreeMap::new(),
         next_time: None,
         cycle_began: Arc::default(),
         not_before: None,
-        shards: BTreeMap::new(),
+        file,
+        found,
         shards_listed: false,
+        configs_listed: false,
         window: None,
         epoch: 0,
         watching: process.cancel.child_token(),
         process,
         options,
+        setup,
         planner,
         model,
         statuses,
@@ -126,6 +179,9 @@ pub(crate) async fn run(process: Process, options: Options, planner: Planner) ->
         }
     }
     scheduler.model.finish();
+    // Leases are given back, ports are freed.
+    let ending = async { while scheduler.tasks.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(GOODBYE, ending).await;
     Ok(())
 }
 
@@ -176,7 +232,7 @@ impl Scheduler {
     }
 
     fn is_synced(&self) -> bool {
-        self.shards_listed && self.model.missing_lists().next().is_none()
+        self.shards_listed && self.configs_listed && self.model.missing_lists().next().is_none()
     }
 
     /// When the next cycle is to be run, if anything is known about that.
@@ -228,9 +284,15 @@ impl Scheduler {
         match change {
             Change::Watched { epoch, kind, news } if epoch == self.epoch => self.model.take(kind, news),
             Change::Shard { epoch, news } if epoch == self.epoch => self.take_shard(news),
+            Change::Config { epoch, news } if epoch == self.epoch => self.take_config(news),
+            Change::Asked(answer) => {
+                let now = self.now();
+                // Whoever asked may be gone.
+                let _ = answer.send(JobOrder::of(&mut self.model.cluster, now, &self.policy));
+            }
             Change::Written(outcome) => self.take_outcome(outcome),
             // Watches of a model that was thrown away.
-            Change::Watched { .. } | Change::Shard { .. } => {}
+            Change::Watched { .. } | Change::Shard { .. } | Change::Config { .. } => {}
         }
         if self.model.changed || (self.is_synced() && !synced) {
             self.model.changed = false;
@@ -273,27 +335,54 @@ impl Scheduler {
     }
 
     fn take_shard(&mut self, news: News<Box<SchedulingShard>>) {
+        let shards = &mut self.found.shards;
         match news {
-            News::Begin => self.shards.clear(),
+            News::Begin => shards.clear(),
             News::Listed(shard) | News::Applied(shard) => {
-                self.shards.insert(shard.metadata.name.clone().unwrap_or_default(), *shard);
+                shards.insert(shard.metadata.name.clone().unwrap_or_default(), *shard);
             }
-            News::Deleted(shard) => drop(self.shards.remove(shard.metadata.name.as_deref().unwrap_or_default())),
+            News::Deleted(shard) => drop(shards.remove(shard.metadata.name.as_deref().unwrap_or_default())),
             News::Complete => self.shards_listed = true,
         }
-        if !self.shards_listed {
+        self.conclude();
+    }
+
+    fn take_config(&mut self, news: News<Box<Config>>) {
+        match news {
+            News::Begin => self.found.config = None,
+            News::Listed(config) | News::Applied(config) => {
+                if config.metadata.name.as_deref() == Some(objects::CONFIG) {
+                    self.found.config = Some(*config);
+                }
+            }
+            News::Deleted(config) => {
+                if config.metadata.name.as_deref() == Some(objects::CONFIG) {
+                    self.found.config = None;
+                }
+            }
+            News::Complete => self.configs_listed = true,
+        }
+        self.conclude();
+    }
+
+    /// Draws the conclusions from what the Config and the shards say now.
+    fn conclude(&mut self) {
+        if !self.shards_listed || !self.configs_listed {
             return;
         }
-        let mine = Some(self.options.partition_label_value.as_str());
-        let found = self.shards.values().find(|shard| shard.spec.partition_label_value.as_deref().or(Some("")) == mine);
-        let (policy, complaints) =
-            found.map_or_else(|| (policy::default_policy(), Vec::new()), |shard| policy::from_shard(&shard.spec));
+        let setup::Conclusion { setup, policy, complaints } = self.found.conclude(&self.options, self.file.as_ref());
+        if setup != self.setup {
+            tracing::info!(?setup, "set up otherwise: beginning again");
+            self.process.cancel.cancel();
+            return;
+        }
+        let shard = self.found.shard(&self.options);
         if policy != self.policy {
-            tracing::info!(shard = ?found.and_then(|shard| shard.metadata.name.as_ref()), "policy changed");
+            tracing::info!(shard = ?shard.and_then(|shard| shard.metadata.name.as_ref()), "policy changed");
             self.policy = policy;
             self.model.changed = true;
         }
-        if let Some(shard) = found {
+        if let Some(shard) = shard {
             for complaint in complaints {
                 self.process.events.tell(shard, kai_kit::events::Kind::Warning, "InvalidSetting", complaint);
             }
@@ -305,7 +394,7 @@ impl Scheduler {
         self.watching.cancel();
         self.epoch += 1;
         self.shards_listed = false;
-        self.shards.clear();
+        self.configs_listed = false;
         self.model.begin_again();
         self.window = None;
         self.next_time = None;

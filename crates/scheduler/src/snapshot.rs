@@ -10,15 +10,23 @@ use axum::{
     routing::get,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use kai_api::{SchedulingShard, names::objects};
-use kai_convert::{Settings, policy};
+use kai_api::names::objects;
+use kai_convert::{Object, Settings, policy};
 use kai_core::policy::Policy;
 use kai_kit::{Class, Process, classify};
 use kube::{Api, Client, api::ListParams, core::PartialObjectMeta};
 use serde_json::{Map, Value, json};
-use tokio::task::JoinSet;
+use tokio::{
+    sync::{mpsc::UnboundedSender, oneshot},
+    task::JoinSet,
+};
 
-use crate::{Error, Options};
+use crate::{
+    Error, Options,
+    change::Change,
+    reshape::Shape,
+    setup::{Conclusion, File, Found},
+};
 
 /// The kinds that decisions depend on: path, API version, kind, whether the node pool divides them.
 const KINDS: &[(&str, &str, &str, bool)] = &[
@@ -44,16 +52,19 @@ const KINDS: &[(&str, &str, &str, bool)] = &[
     ("/api/v1/pods", "v1", "Pod", false),
 ];
 
-/// The cluster as a scenario in JSON. `now` is written as its time.
-pub async fn snapshot(client: &Client, settings: &Settings, now: jiff::Timestamp) -> Result<String, kube::Error> {
-    let mut all = Vec::new();
+/// The cluster as a scenario in JSON, as a scheduler with these flags sees it. `now` is written as its time.
+pub async fn snapshot(client: &Client, options: &Options, now: jiff::Timestamp) -> Result<String, kube::Error> {
+    let file = options.scheduler_conf.as_deref().and_then(|path| File::read(path).ok());
+    let Conclusion { setup, policy, .. } = Found::read(client).await?.conclude(options, file.as_ref());
+    let settings = &setup.settings;
+    let mut all: Vec<Value> = setup.shape.invented().into_iter().filter_map(|object| written(&object)).collect();
     for (path, version, kind, divided) in KINDS {
         for mut object in list(client, path).await? {
             if *divided && !in_pool(&object, settings) {
                 continue;
             }
             prepare(&mut object, version, kind, settings);
-            all.push(object);
+            all.extend(seen(&setup.shape, object));
         }
     }
     let maps: Api<PartialObjectMeta<ConfigMap>> = Api::all(client.clone());
@@ -62,7 +73,6 @@ pub async fn snapshot(client: &Client, settings: &Settings, now: jiff::Timestamp
         all.push(json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": map.metadata.name, "namespace": map.metadata.namespace, "uid": map.metadata.uid}}));
     }
-    let policy = current_policy(client, settings).await?;
     let actions: Vec<&str> = policy.actions.iter().map(|action| policy::action_name(*action)).collect();
     let scenario = json!({
         "name": format!("captured at {now}"),
@@ -117,16 +127,30 @@ fn prepare(object: &mut Value, version: &str, kind: &str, settings: &Settings) {
     }
 }
 
-async fn current_policy(client: &Client, settings: &Settings) -> Result<Policy, kube::Error> {
-    let api: Api<SchedulingShard> = Api::all(client.clone());
-    let shards = match api.list(&ListParams::default()).await {
-        Ok(shards) => shards.items,
-        Err(error) if classify(&error) == Class::Gone => Vec::new(),
-        Err(error) => return Err(error),
+/// An object as the scheduler sees it.
+fn seen(shape: &Shape, object: Value) -> Option<Value> {
+    if *shape == Shape::default() {
+        return Some(object);
+    }
+    match Object::read(&object) {
+        Ok(Some(read @ (Object::Queue(_) | Object::Node(_) | Object::Pod(_)))) => written(&shape.see(read)?),
+        Ok(_) | Err(_) => Some(object),
+    }
+}
+
+/// The kinds that are seen otherwise than they are.
+fn written(object: &Object) -> Option<Value> {
+    let (mut value, version, kind) = match object {
+        Object::Queue(queue) => (serde_json::to_value(queue), "scheduling.run.ai/v2", "Queue"),
+        Object::Node(node) => (serde_json::to_value(node), "v1", "Node"),
+        Object::Pod(pod) => (serde_json::to_value(pod), "v1", "Pod"),
+        _ => return None,
     };
-    let mine = settings.pool.as_ref().and_then(|pool| pool.value.clone()).unwrap_or_default();
-    let found = shards.iter().find(|shard| shard.spec.partition_label_value.clone().unwrap_or_default() == mine);
-    Ok(found.map_or_else(policy::default_policy, |shard| policy::from_shard(&shard.spec).0))
+    if let Ok(Value::Object(fields)) = &mut value {
+        fields.insert("apiVersion".to_owned(), json!(version));
+        fields.insert("kind".to_owned(), json!(kind));
+    }
+    value.ok()
 }
 
 /// The policy in the words of scenarios.
@@ -144,12 +168,17 @@ fn config(policy: &Policy) -> Value {
     Value::Object(config)
 }
 
-/// Serves `/get-snapshot` on loopback.
-pub(crate) async fn serve(process: &Process, options: &Options, tasks: &mut JoinSet<()>) -> Result<(), Error> {
+/// Serves `/get-snapshot` and `/get-job-order` on loopback.
+pub(crate) async fn serve(
+    process: &Process,
+    options: &Options,
+    changes: UnboundedSender<Change>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(), Error> {
     let port = options.plugin_server_port;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = tokio::net::TcpListener::bind(address).await.map_err(|source| Error::Serve { port, source })?;
-    let router = router(process.clone(), options.settings());
+    let router = router(process.clone(), options.clone(), changes);
     let cancel = process.cancel.clone();
     tasks.spawn(async move {
         let server = axum::serve(listener, router).with_graceful_shutdown(cancel.cancelled_owned());
@@ -160,11 +189,22 @@ pub(crate) async fn serve(process: &Process, options: &Options, tasks: &mut Join
     Ok(())
 }
 
-/// The HTTP interface for snapshots.
-pub(crate) fn router(process: Process, settings: Settings) -> Router {
-    let answer = async move || match snapshot(&process.client, &settings, process.now()).await {
-        Ok(text) => (StatusCode::OK, [("content-type", "application/json")], text),
-        Err(error) => (StatusCode::BAD_GATEWAY, [("content-type", "text/plain")], error.to_string()),
+/// The HTTP interface for people who want to know what is decided from.
+pub(crate) fn router(process: Process, options: Options, changes: UnboundedSender<Change>) -> Router {
+    const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+    const TEXT: [(&str, &str); 1] = [("content-type", "text/plain")];
+    let picture = async move || match snapshot(&process.client, &options, process.now()).await {
+        Ok(text) => (StatusCode::OK, JSON, text),
+        Err(error) => (StatusCode::BAD_GATEWAY, TEXT, error.to_string()),
     };
-    Router::new().route("/get-snapshot", get(answer))
+    let order = async move || {
+        let (ask, answer) = oneshot::channel();
+        // If nobody takes the question nobody answers it.
+        let _ = changes.send(Change::Asked(ask));
+        match answer.await.ok().and_then(|order| serde_json::to_string_pretty(&order).ok()) {
+            Some(text) => (StatusCode::OK, JSON, text),
+            None => (StatusCode::SERVICE_UNAVAILABLE, TEXT, "the scheduler is ending".to_owned()),
+        }
+    };
+    Router::new().route("/get-snapshot", get(picture)).route("/get-job-order", get(order))
 }

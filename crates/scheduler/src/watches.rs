@@ -13,10 +13,11 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kai_api::SchedulingShard;
+use kai_api::{Config, SchedulingShard};
 use kai_convert::{Kind, Object};
 use kai_kit::{
     Class, Lean, Process, classify,
+    errors::message,
     watch::{self, News},
 };
 use kube::{
@@ -34,7 +35,7 @@ use crate::change::Change;
 /// How often a kind that is not served is looked for.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
-/// The kinds whose lists must be complete before anything is decided; shards are waited for too.
+/// The kinds whose lists must be complete before anything is decided; shards and the Config are waited for too.
 pub(crate) const KINDS: &[Kind] = &[
     Kind::Node,
     Kind::Pod,
@@ -96,6 +97,7 @@ impl Watches<'_> {
         self.optional::<DeviceClass>(Kind::DeviceClass, |class| Object::DeviceClass(Box::new(class)));
         self.zones();
         self.shards();
+        self.configs();
     }
 
     /// Watches a kind that every cluster has.
@@ -141,6 +143,19 @@ impl Watches<'_> {
         };
         let api: Api<Lean<SchedulingShard>> = Api::all(self.process.client.clone());
         let name = "watch of SchedulingShard".to_owned();
+        let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name };
+        self.tasks.spawn(served.follow(api, tell));
+    }
+
+    fn configs(&mut self) {
+        let (epoch, changes) = (self.epoch, self.changes.clone());
+        let tell = move |news: News<Config>| {
+            if let Some(news) = map(news, |config| Some(Box::new(config))) {
+                let _ = changes.send(Change::Config { epoch, news });
+            }
+        };
+        let api: Api<Config> = Api::all(self.process.client.clone());
+        let name = "watch of Config".to_owned();
         let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name };
         self.tasks.spawn(served.follow(api, tell));
     }
@@ -194,13 +209,13 @@ impl Served {
     {
         loop {
             match self.is_served(&api).await {
-                Some(true) => self.while_served(&api, &mut tell).await,
-                Some(false) => {
+                Ok(true) => self.while_served(&api, &mut tell).await,
+                Ok(false) => {
                     self.process.health.ready(&self.name);
                     tell(News::Begin);
                     tell(News::Complete);
                 }
-                None => self.process.health.not_ready(&self.name, "the server does not answer"),
+                Err(why) => self.process.health.not_ready(&self.name, why),
             }
             let pause = if self.process.health.unmet().iter().any(|(name, _)| *name == self.name) {
                 Duration::from_secs(2)
@@ -227,7 +242,7 @@ impl Served {
             loop {
                 tokio::time::sleep(LOOK_AGAIN).await;
                 let unwell = self.process.health.unmet().iter().any(|(name, _)| *name == self.name);
-                if unwell && self.is_served(api).await == Some(false) {
+                if unwell && self.is_served(api).await == Ok(false) {
                     return;
                 }
             }
@@ -239,14 +254,13 @@ impl Served {
         cancel.cancel();
     }
 
-    /// Whether the kind is served; `None` if nobody knows.
-    async fn is_served<K: Clone + DeserializeOwned + Debug>(&self, api: &Api<K>) -> Option<bool> {
+    /// Whether the kind is served; an error if that cannot be told. Who may not read a kind does not know: a missing right must not
+    /// look like a cluster without such objects.
+    async fn is_served<K: Clone + DeserializeOwned + Debug>(&self, api: &Api<K>) -> Result<bool, String> {
         match api.list(&ListParams::default().limit(1)).await {
-            Ok(_) => Some(true),
-            Err(error) if classify(&error) == Class::Gone => Some(false),
-            // Who may not read a kind cannot depend on it.
-            Err(error) if classify(&error) == Class::Refused => Some(false),
-            Err(_) => None,
+            Ok(_) => Ok(true),
+            Err(error) if classify(&error) == Class::Gone => Ok(false),
+            Err(error) => Err(message(&error)),
         }
     }
 }

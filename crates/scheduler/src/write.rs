@@ -48,10 +48,10 @@ impl Writer {
     pub(crate) fn new(
         process: Process,
         options: &Options,
+        disruption_condition: bool,
         changes: UnboundedSender<Change>,
         leads: watch::Receiver<bool>,
     ) -> Self {
-        let disruption_condition = options.update_pod_eviction_condition;
         Self {
             surroundings: Surroundings { process, leads, disruption_condition },
             permits: Arc::new(Semaphore::new(options.writes_in_flight.max(1))),

@@ -112,6 +112,11 @@ impl Kai {
         self.control_plane.lock().await.start_part(part);
     }
 
+    /// What the parts say that they lack.
+    pub async fn unmet(&self) -> Vec<String> {
+        self.control_plane.lock().await.unmet()
+    }
+
     /// Waits until all parts are ready.
     pub async fn ready(&self) -> Result<()> {
         timeout(START, self.control_plane.lock().await.ready()).await.context("the control plane is not ready")?

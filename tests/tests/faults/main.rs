@@ -13,6 +13,7 @@ mod crash_matrix;
 mod invariants;
 mod processes;
 mod random;
+mod rights;
 mod settle;
 mod workloads;
 mod world;

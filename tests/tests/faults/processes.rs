@@ -9,16 +9,19 @@ use std::{
 };
 
 use axum::Router;
+use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
-use http::Request;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use kai_cli::control_plane::Part;
+use kai_kit::rbac;
 use kai_lab::{
     faults::{ApiEffect, ApiFault, Call, FaultLayer, Trigger},
     seed::Seed,
 };
 use kube::Client;
 use tokio_util::sync::CancellationToken;
-use tower::{Service as _, ServiceExt as _};
+use tower::{BoxError, Service as _, ServiceExt as _};
 
 /// Who speaks to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +78,10 @@ struct State {
     writes: BTreeMap<Who, Vec<String>>,
     strike: Option<Strike>,
     struck: Option<String>,
+    /// A right that a process lacks.
+    denied: Option<(Who, rbac::Right)>,
+    /// What each process asked of the server, as authorization sees it, and how often it was refused.
+    asked: BTreeMap<Who, BTreeMap<rbac::Call, u64>>,
 }
 
 /// All processes. Clones share everything.
@@ -111,6 +118,9 @@ impl Processes {
         let transport = tower::Layer::layer(&layer, transport);
         let processes = self.clone();
         let counted = tower::service_fn(move |request: Request<kube::client::Body>| {
+            if let Some(refusal) = processes.authorize(who, &request) {
+                return futures::future::ready(Ok::<_, BoxError>(refusal)).boxed();
+            }
             let blow = processes.note(who, &request, &layer);
             let mut transport = transport.clone();
             // Without a deed before it, the call is made at once and not later: which call a rule hits is decided here.
@@ -133,6 +143,38 @@ impl Processes {
             }
         });
         (Client::new(counted, "default"), killed)
+    }
+
+    /// Asks for the right to a call; gives the answer of an API server whose authorization does not grant it.
+    fn authorize(
+        &self,
+        who: Who,
+        request: &Request<kube::client::Body>,
+    ) -> Option<Response<UnsyncBoxBody<Bytes, BoxError>>> {
+        let mut state = self.state();
+        let denied = state.denied.clone().filter(|(denied, _)| *denied == who);
+        let Some(call) = rbac::Call::of(request.method(), request.uri()) else {
+            // Only about what was refused is it asked.
+            let review = denied.filter(|_| request.uri().path().ends_with("/selfsubjectaccessreviews"));
+            let body = serde_json::json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "metadata": {}, "spec": {}, "status": {"allowed": false}});
+            return review.map(|_| answer(StatusCode::CREATED, &body));
+        };
+        let refused = denied.is_some_and(|(_, right)| right.allows(&call));
+        *state.asked.entry(who).or_default().entry(call.clone()).or_default() += u64::from(refused);
+        refused.then(|| answer(StatusCode::FORBIDDEN, &forbidden(who, &call)))
+    }
+
+    /// Takes a right from a process, or gives it back.
+    pub fn deny(&self, denied: Option<(Who, rbac::Right)>) {
+        let mut state = self.state();
+        state.denied = denied;
+        state.asked.clear();
+    }
+
+    /// What a process asked of the server since rights last changed, and how often it was refused.
+    pub fn asked(&self, who: Who) -> BTreeMap<rbac::Call, u64> {
+        self.state().asked.get(&who).cloned().unwrap_or_default()
     }
 
     /// Notes a call; gives what meets it. Faults are put into the layer.
@@ -204,4 +246,29 @@ impl Processes {
     pub fn killed(&self, who: Who) -> Option<CancellationToken> {
         self.state().layers.get(&who).and_then(|lives| lives.last()).map(FaultLayer::killed)
     }
+}
+
+fn answer(code: StatusCode, body: &serde_json::Value) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+    let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The refusal of a real API server, word for word.
+fn forbidden(who: Who, call: &rbac::Call) -> serde_json::Value {
+    let (verb, group, resource) = (call.verb, &call.group, &call.resource);
+    let kind = resource.split('/').next().unwrap_or_default();
+    let full = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+    let place = match &call.namespace {
+        Some(namespace) => format!("in the namespace \"{namespace}\""),
+        None => "at the cluster scope".to_owned(),
+    };
+    let message = format!(
+        "{full} is forbidden: User \"system:serviceaccount:kai-scheduler:{who}\" cannot {verb} resource \"{resource}\" in API group \
+         \"{group}\" {place}"
+    );
+    serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+        "reason": "Forbidden", "details": {"group": group, "kind": kind}, "code": 403})
 }

@@ -65,6 +65,14 @@ impl Keeper {
         troubles.get(node)?.get(group)?.verdict().map(str::to_owned)
     }
 
+    /// How many holders of one of these groups have failed, and why the last one did.
+    pub(crate) fn failures(&self, node: &str, groups: &[String]) -> Option<(u32, String)> {
+        let troubles = self.troubles.lock();
+        let own = troubles.get(node)?;
+        let worst = groups.iter().filter_map(|group| own.get(group)).max_by_key(|trouble| trouble.times)?;
+        Some((worst.times, worst.last.clone()))
+    }
+
     /// Looks at the reservations of a node and does what is due.
     pub(crate) async fn pass(&self, node: String) -> Next {
         if node.is_empty() {
@@ -88,6 +96,7 @@ impl Keeper {
             return Ok(Next::Done);
         }
         let object = self.node(node).await?;
+        self.recall(node, &requests);
         let troubles = self.troubles_of(node, &wanted, &sharers);
         let scene = Scene {
             holders: &holders,
@@ -138,6 +147,22 @@ impl Keeper {
             return Ok(Some(found));
         }
         Ok(Api::<Node>::all(self.world.process.client.clone()).get_opt(node).await?.map(Arc::new))
+    }
+
+    /// Takes over the troubles that an earlier binder noted in the requests that still wait.
+    fn recall(&self, node: &str, requests: &[Arc<BindRequest>]) {
+        for request in requests {
+            let Some(status) = &request.status else { continue };
+            let times = status.failed_reservations.and_then(|times| u32::try_from(times).ok()).unwrap_or(0);
+            for group in request.spec.selected_gpu_groups.iter().filter(|_| times > 0) {
+                let mut troubles = self.troubles.lock();
+                let known = troubles.entry(node.to_owned()).or_default().entry(group.clone()).or_default();
+                if known.times < times {
+                    known.times = times;
+                    known.last = status.reason.clone().unwrap_or_default();
+                }
+            }
+        }
     }
 
     /// Forgets troubles of groups that nobody needs any more, gives the others.

@@ -4,6 +4,7 @@
 //! events are written. A process that is killed does neither. With its lifeline cut, whatever is still running can reach nobody.
 
 use futures::FutureExt as _;
+use kai_kit::refusals::Refusals;
 use kube::{Client, client::Body};
 use tokio_util::sync::CancellationToken;
 
@@ -12,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 #[error("the process was killed")]
 pub struct Killed;
 
-/// The same way to the API server, until `cut`.
-pub fn guard(client: Client, cut: CancellationToken) -> Client {
+/// The same way to the API server, until `cut`. Rights that are refused are noted.
+pub fn guard(client: Client, cut: CancellationToken, refusals: Refusals) -> Client {
     let namespace = client.default_namespace().to_owned();
     let transport = tower::service_fn(move |request: http::Request<Body>| {
-        let (client, cut) = (client.clone(), cut.clone());
+        let (client, cut, refusals) = (client.clone(), cut.clone(), refusals.clone());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
         async move {
             if cut.is_cancelled() {
                 return Err(tower::BoxError::from(Killed));
@@ -24,7 +26,7 @@ pub fn guard(client: Client, cut: CancellationToken) -> Client {
             tokio::select! {
                 biased;
                 () = cut.cancelled() => Err(Killed.into()),
-                answer = client.send(request) => answer.map_err(Into::into),
+                answer = client.send(request) => Ok(refusals.look(&method, &uri, answer?).await),
             }
         }
         .boxed()

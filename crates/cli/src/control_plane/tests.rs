@@ -59,7 +59,8 @@ async fn a_part_that_is_stopped_gives_its_lease_back_and_one_that_is_killed_does
 async fn a_client_whose_lifeline_is_cut_reaches_nobody() {
     let lab = lab().await;
     let cut = CancellationToken::new();
-    let maps: Api<ConfigMap> = Api::namespaced(lifeline::guard(lab.client(), cut.clone()), "default");
+    let refusals = Refusals::new(Vec::new(), lab.client(), Health::default(), cut.clone());
+    let maps: Api<ConfigMap> = Api::namespaced(lifeline::guard(lab.client(), cut.clone(), refusals), "default");
     maps.list(&ListParams::default()).await.unwrap();
     cut.cancel();
     let error = maps.list(&ListParams::default()).await.unwrap_err();

@@ -1,13 +1,13 @@
 //! A defect in deciding about one group costs that group its turn, not the others theirs.
 
-use kai_core::{Cluster, plan::Plan, policy::Policy, time::Time};
+use kai_core::{Cluster, cycle::Watch, plan::Plan, policy::Policy, time::Time};
 
 use super::fixture::{Fixture, eventually, pause};
 use crate::Options;
 
 /// Decides, but panics where a group whose name has `boom` in it waits and is not left out.
-fn brittle(cluster: &mut Cluster, now: Time, policy: &Policy) -> Plan {
-    let plan = kai_core::plan(cluster, now, policy);
+fn brittle(cluster: &mut Cluster, now: Time, policy: &Policy, watch: Watch<'_>) -> Plan {
+    let plan = kai_core::cycle::plan_watched(cluster, now, policy, watch);
     let touched = cluster.groups.iter().find(|group| {
         group.exists && group.key.contains("boom") && group.rare().invalid.is_none() && !group.podsets.is_empty()
     });
@@ -16,7 +16,7 @@ fn brittle(cluster: &mut Cluster, now: Time, policy: &Policy) -> Plan {
 }
 
 /// Panics whoever is left out.
-fn broken(_: &mut Cluster, _: Time, _: &Policy) -> Plan {
+fn broken(_: &mut Cluster, _: Time, _: &Policy, _: Watch<'_>) -> Plan {
     panic!("nothing works")
 }
 

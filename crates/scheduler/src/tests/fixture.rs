@@ -85,7 +85,7 @@ impl Fixture {
     }
 
     pub(super) fn start(&self) -> Running {
-        self.start_with(Options::default(), kai_core::plan, "one")
+        self.start_with(Options::default(), kai_core::cycle::plan_watched, "one")
     }
 
     pub(super) fn start_with(&self, options: Options, planner: Planner, identity: &str) -> Running {

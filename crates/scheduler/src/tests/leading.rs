@@ -9,9 +9,9 @@ async fn the_leader_writes_and_the_standby_takes_over() {
     fixture.node("a", 4).await;
     fixture.team().await;
     let options = Options { leader_elect: true, ..Options::default() };
-    let first = fixture.start_with(options.clone(), kai_core::plan, "first");
+    let first = fixture.start_with(options.clone(), kai_core::cycle::plan_watched, "first");
     pause(5_000).await;
-    let second = fixture.start_with(options, kai_core::plan, "second");
+    let second = fixture.start_with(options, kai_core::cycle::plan_watched, "second");
     pause(5_000).await;
     fixture.gang("one", "team", 1).await;
     eventually("it is placed", async || fixture.request("one-0").await.is_some()).await;
@@ -32,8 +32,8 @@ async fn two_schedulers_that_both_write_place_every_pod_once() {
         fixture.node(node, 2).await;
     }
     fixture.team().await;
-    let _first = fixture.start_with(Options::default(), kai_core::plan, "first");
-    let _second = fixture.start_with(Options::default(), kai_core::plan, "second");
+    let _first = fixture.start_with(Options::default(), kai_core::cycle::plan_watched, "first");
+    let _second = fixture.start_with(Options::default(), kai_core::cycle::plan_watched, "second");
     pause(1_000).await;
     for index in 0..6 {
         fixture.gang(&format!("job-{index}"), "team", 1).await;

@@ -14,8 +14,7 @@ async fn a_snapshot_replays_to_the_decision_that_was_made() {
     fixture.team().await;
     fixture.gang("pair", "team", 2).await;
     fixture.gang("large", "team", 4).await;
-    let text =
-        crate::snapshot(&fixture.client, &Options::default().settings(), fixture.clock.now()).await.expect("text");
+    let text = crate::snapshot(&fixture.client, &Options::default(), fixture.clock.now()).await.expect("text");
     let _running = fixture.start();
     eventually("the pair is placed", async || fixture.requests().await.len() == 2).await;
     // What really happened is what the scenario must say.
@@ -36,7 +35,8 @@ async fn a_snapshot_is_served_over_http() {
     use tower::ServiceExt as _;
     let fixture = Fixture::new().await;
     fixture.node("a", 1).await;
-    let router = crate::snapshot::router(fixture.process("one"), Options::default().settings());
+    let router =
+        crate::snapshot::router(fixture.process("one"), Options::default(), tokio::sync::mpsc::unbounded_channel().0);
     let request = http::Request::get("/get-snapshot").body(axum::body::Body::empty()).expect("a request");
     let answer = router.oneshot(request).await.expect("an answer");
     assert_eq!(answer.status(), 200);

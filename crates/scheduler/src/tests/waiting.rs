@@ -120,7 +120,7 @@ async fn a_scheduler_of_a_shard_uses_its_nodes_queues_groups_and_policy_only() {
     fixture.pod("mine-1", "mine", 1).await;
     fixture.gang("other", "team", 1).await;
     let options = crate::Options { partition_label_value: "blue".to_owned(), ..crate::Options::default() };
-    let _running = fixture.start_with(options, kai_core::plan, "blue");
+    let _running = fixture.start_with(options, kai_core::cycle::plan_watched, "blue");
     eventually("mine are placed", async || fixture.requests().await.len() == 2).await;
     let nodes: std::collections::BTreeSet<String> = fixture.placed().await.into_values().collect();
     assert_eq!(nodes.into_iter().collect::<Vec<_>>(), ["blue-a", "blue-b"], "spread, and only over the pool");

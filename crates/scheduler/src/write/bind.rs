@@ -17,6 +17,8 @@ use crate::outcome::{Bound, Outcome};
 
 /// After so long without an answer the decision is not insisted on.
 const INSIST: Duration = Duration::from_secs(10);
+/// The pause after a pod could not be read.
+const UNREAD: Duration = Duration::from_secs(5);
 /// How long a node is avoided for a pod whose request the server refused.
 const REFUSED: Duration = Duration::from_secs(30);
 
@@ -41,7 +43,15 @@ pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
         // Which container gets which device only the pod itself tells.
         match pods.get(bind.pod.name.as_deref().unwrap_or_default()).await {
             Ok(pod) => decision::complete(&mut bind.request, &pod),
-            Err(_) => return Outcome::Bound { key: bind.key, result: Bound::Missing },
+            Err(error) => {
+                if classify(&error) != Class::Gone {
+                    let text = format!("pod {} cannot be read to give it its devices: {}", bind.key, message(&error));
+                    around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, BTreeMap::new());
+                    // The same would be decided again at once.
+                    around.process.sleep(UNREAD).await;
+                }
+                return Outcome::Bound { key: bind.key, result: Bound::Missing };
+            }
         }
     }
     let result = Attempt { around: &around, api: &api, bind: &bind }.make().await;

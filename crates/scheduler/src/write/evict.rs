@@ -1,9 +1,9 @@
 //! A delete per victim, by uid: a pod of the same name that came later is never hit.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
-use kai_kit::{Class, classify, events::Kind};
+use kai_kit::{Class, classify, errors::message, events::Kind};
 use kube::{
     Api,
     api::{DeleteParams, Preconditions},
@@ -15,6 +15,8 @@ use crate::outcome::Outcome;
 
 /// How often it is tried.
 const TRIES: u32 = 8;
+/// The pause after a refusal.
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// A pod to be deleted.
 pub(crate) struct Evict {
@@ -54,8 +56,15 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
             }
             Err(error) => match classify(&error) {
                 Class::Gone => return Outcome::Evicted { uid, stays: None },
-                // A conflict: another one has its name, or it was being changed. What is there now tells which.
-                Class::Refused | Class::Conflict => break,
+                Class::Refused => {
+                    let text = format!("the pod cannot be evicted: {}", message(&error));
+                    around.process.events.tell_of(evict.pod, Kind::Warning, "FailedEviction", text, BTreeMap::new());
+                    // The same victim would be chosen again at once.
+                    around.process.sleep(REFUSED).await;
+                    break;
+                }
+                // Another one has its name, or it was being changed. What is there now tells which.
+                Class::Conflict => break,
                 Class::Exists | Class::Unauthorized | Class::Transient => {}
             },
         }
