@@ -136,6 +136,14 @@ impl DeviceManager {
         self.hold(uid, devices);
     }
 
+    /// Forgets who holds what; the devices stay as they are.
+    pub fn forget_pods(&mut self) {
+        self.held.clear();
+        for plugin in self.plugins.values_mut() {
+            plugin.in_use.clear();
+        }
+    }
+
     /// Frees a pod's devices.
     pub fn release(&mut self, uid: &str) {
         for (resource, ids) in self.held.remove(uid).into_iter().flatten().flat_map(|(_, devices)| devices) {

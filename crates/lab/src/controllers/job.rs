@@ -100,6 +100,15 @@ async fn release_all(context: &mut Context, job: &Job) -> Result<(), kube::Error
     Ok(())
 }
 
+/// Lets go of a pod whose Job is no more: nobody will ever count it.
+pub async fn release_orphan(context: &mut Context, key: &Key) -> Result<(), kube::Error> {
+    let pod = context.world.pods.get(key).filter(|pod| is_tracked(pod) && context.world.lost_its_job(pod)).cloned();
+    match pod {
+        Some(pod) => release(context, &pod).await,
+        None => Ok(()),
+    }
+}
+
 /// Whether an ended (or ending) pod counts, and how.
 fn outcome(pod: &Pod) -> Option<bool> {
     match phase(pod) {

@@ -67,8 +67,9 @@ pub(super) struct NodeState {
     /// What the next status report must contain.
     pub(super) report: Report,
     pub(super) failures: u32,
-    /// How often the machine was rebooted.
+    /// How often the machine was rebooted, and when last.
     pub(super) boots: u32,
+    pub(super) booted: Option<Timestamp>,
     /// The machine is going through a reboot; whether its devices come back with other UUIDs.
     pub(super) rebooting: Option<bool>,
     /// What happened to pods while the kubelet was stopped; `None` = gone.
@@ -115,6 +116,7 @@ impl NodeState {
             report: Report::Nothing,
             failures: 0,
             boots: 0,
+            booted: None,
             rebooting: None,
             backlog: BTreeMap::new(),
         }
