@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     groups::{groups_of, told},
-    platform::platform_of,
+    platform::{Platform, platform_of},
     sharing,
     world::{World, has_ended, is_finished, is_fraction, node_of, place, pod_key},
 };
@@ -82,12 +82,12 @@ impl Keeper {
         let holders: Vec<Holder> = world.reservations_on(node).iter().map(Holder::of).collect();
         let requests: Vec<Arc<BindRequest>> = world.fractions_for(node);
         let wanted: BTreeSet<String> = requests.iter().flat_map(|r| r.spec.selected_gpu_groups.clone()).collect();
-        let sharers = self.sharers(node, &holders).await?;
+        let object = self.node(node).await?;
+        let sharers = self.sharers(node, object.as_deref(), &holders).await?;
         if holders.is_empty() && wanted.is_empty() && sharers.is_empty() {
             self.troubles.lock().remove(node);
             return Ok(Next::Done);
         }
-        let object = self.node(node).await?;
         let troubles = self.troubles_of(node, &wanted, &sharers);
         let scene = Scene {
             holders: &holders,
@@ -115,8 +115,11 @@ impl Keeper {
     }
 
     /// The pods on a node that use groups, with the devices they were told.
-    async fn sharers(&self, node: &str, holders: &[Holder]) -> Result<Vec<Sharer>, kube::Error> {
+    async fn sharers(&self, node: &str, object: Option<&Node>, holders: &[Holder]) -> Result<Vec<Sharer>, kube::Error> {
         let mut sharers = Vec::new();
+        let mode = self.world.settings.get().tegra_mode();
+        // On a Jetson containers are told a number, which stays the same whatever the GPU is called.
+        let by_name = object.is_none_or(|object| platform_of(object, mode) != Platform::Tegra);
         for pod in self.world.sharers_on(node).iter().filter(|pod| !has_ended(pod)) {
             let groups = groups_of(pod);
             for group in &groups {
@@ -126,7 +129,7 @@ impl Keeper {
                     // A pod that KAI bound: only its ConfigMap knows.
                     device = sharing::told_by_map(&self.world.process.client, pod).await?;
                 }
-                let runs = sharing::runs(pod);
+                let runs = by_name && sharing::runs(pod);
                 sharers.push(Sharer { pod: Key::of(pod.as_ref()), group: group.clone(), told: device, runs });
             }
         }

@@ -52,7 +52,7 @@ pub(crate) struct Sharer {
     pub(crate) group: String,
     /// The device that it was told.
     pub(crate) told: Option<String>,
-    /// Whether its container runs, with what it was told.
+    /// Whether its container runs with the name of the device that it was told.
     pub(crate) runs: bool,
 }
 
