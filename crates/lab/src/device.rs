@@ -120,8 +120,11 @@ impl DeviceManager {
         (count(|_| true), count(|device| device.healthy))
     }
 
-    /// Gives a pod all devices its containers ask for, or none.
+    /// Gives a pod all devices its containers ask for, or none. What it has already it keeps.
     pub fn allocate(&mut self, uid: &str, spec: &PodSpec) -> Result<&PodDevices, AllocationError> {
+        if self.held.contains_key(uid) {
+            return Ok(self.held.entry(uid.to_owned()).or_default());
+        }
         match self.try_allocate(spec) {
             Ok(devices) => {
                 self.hold(uid, devices);
@@ -136,11 +139,11 @@ impl DeviceManager {
         self.hold(uid, devices);
     }
 
-    /// Forgets who holds what; the devices stay as they are.
-    pub fn forget_pods(&mut self) {
-        self.held.clear();
-        for plugin in self.plugins.values_mut() {
-            plugin.in_use.clear();
+    /// Frees what pods hold that are not among these.
+    pub fn keep_only(&mut self, uids: &BTreeSet<&str>) {
+        let gone: Vec<String> = self.held.keys().filter(|uid| !uids.contains(uid.as_str())).cloned().collect();
+        for uid in gone {
+            self.release(&uid);
         }
     }
 

@@ -424,6 +424,7 @@ impl Kubelets {
                 for key in gone {
                     self.on_pod_gone(&key);
                 }
+                self.forget_holders();
             }
             Ok(Event::Apply(pod)) => {
                 if let Some(pod) = understood(pod) {

@@ -3,7 +3,7 @@
 //! A kubelet that starts again reads its pods from the API, but neither does a machine that is off come up by that, nor do devices get
 //! their old names back, nor is a running container told anything anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -33,6 +33,7 @@ struct Machine {
     spec: NodeSpec,
     power: Power,
     readiness: Readiness,
+    /// With who holds them: the kubelet keeps a record of that on disk.
     devices: DeviceManager,
     boots: u32,
     booted: Option<Timestamp>,
@@ -43,8 +44,7 @@ struct Machine {
 
 impl Machine {
     fn of(node: NodeState, up: Option<Timestamp>) -> Self {
-        let NodeState { spec, power, readiness, mut devices, boots, booted, rebooting, .. } = node;
-        devices.forget_pods();
+        let NodeState { spec, power, readiness, devices, boots, booted, rebooting, .. } = node;
         Self { spec, power, readiness, devices, boots, booted, rebooting, up }
     }
 }
@@ -70,6 +70,17 @@ impl Kubelets {
             Some(((key, entry.uid), environments))
         });
         Machines { told: told.chain(self.told).collect(), machines: machines.collect() }
+    }
+
+    /// All pods are known: whatever others held while nobody looked is free.
+    pub(super) fn forget_holders(&mut self) {
+        let known = self.pods.values().map(|entry| entry.uid.as_str());
+        let waiting = self.nodes.iter().flat_map(|node| node.backlog.values().flatten());
+        let waiting: Vec<String> = waiting.filter_map(|pod| pod.metadata.uid.clone()).collect();
+        let all: BTreeSet<&str> = known.chain(waiting.iter().map(String::as_str)).collect();
+        for node in &mut self.nodes {
+            node.devices.keep_only(&all);
+        }
     }
 
     /// Kubelets start on machines that are there already.

@@ -195,6 +195,7 @@ impl Kubelets {
         let mut entry = PodEntry::new(uid, index, Life::Running(Box::new(machine)));
         entry.octet = Some(octet);
         entry.counted = true;
+        entry.begun = true;
         self.pods.insert(key.clone(), entry);
         if ended {
             self.pod_after_reboot(key, held);
@@ -290,7 +291,7 @@ impl Kubelets {
         }
         let (status, removable) = match &mut entry.life {
             Life::Running(machine) => {
-                let never_began = machine.is_removable() && entry.reported.is_none();
+                let never_began = machine.is_removable() && !entry.begun;
                 ((!never_began).then(|| machine.status(now)), machine.is_removable())
             }
             Life::Refused { status } => (Some(status.clone()), false),
@@ -301,6 +302,7 @@ impl Kubelets {
             let fingerprint = fingerprint(&status);
             if entry.reported != Some(fingerprint) {
                 entry.busy = true;
+                entry.begun = true;
                 let mut patch = json!({"metadata": {"uid": entry.uid}, "status": status});
                 if let Some(checkpoint) = &entry.checkpoint {
                     patch["metadata"]["annotations"] = json!({names::DEVICES: checkpoint});

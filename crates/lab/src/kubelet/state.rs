@@ -184,6 +184,8 @@ pub(super) struct PodEntry {
     pub(super) life: Life,
     /// Fingerprint of the status the server is known to have.
     pub(super) reported: Option<u64>,
+    /// Whether the server was ever told that the kubelet has it.
+    pub(super) begun: bool,
     /// A write about this pod is under way.
     pub(super) busy: bool,
     pub(super) failures: u32,
@@ -222,6 +224,7 @@ impl PodEntry {
             node,
             life,
             reported: None,
+            begun: false,
             busy: false,
             failures: 0,
             timer: None,
