@@ -135,6 +135,8 @@ async fn count(
     for pod in pods.iter().filter(|pod| is_tracked(pod)) {
         let uid = pod.uid().unwrap_or_default();
         let ended = outcome(pod).or((pod.metadata.deletion_timestamp.is_some() && !is_running(pod)).then_some(false));
+        // Its kubelet has let go of it, perhaps without having begun with it.
+        let ended = ended.or((pod.metadata.deletion_grace_period_seconds == Some(0)).then_some(false));
         match ended {
             Some(true) if is_indexed(spec) => {
                 if index_of(pod).is_some_and(|index| index < spec.completions.unwrap_or(0) && indexes.insert(index)) {
