@@ -60,6 +60,10 @@ pub fn run(options: &Options) -> Result<()> {
         steps.run(&format!("suite {suite}"), &with_filter(invocation, options))?;
     }
     if options.nightly {
+        // Optimised: so many take hours otherwise.
+        let seeds = cargo_test(["--quiet", "--profile", "faults", "--test", "faults"]);
+        let seeds = seeds.environment("KAI_FAULT_SEEDS", NIGHTLY_FAULT_SEEDS);
+        steps.run(&format!("{NIGHTLY_FAULT_SEEDS} seeds of faults"), &with_filter(seeds, options))?;
         for target in fuzz_targets()? {
             let limit = format!("-max_total_time={NIGHTLY_FUZZ_SECONDS}");
             let arguments = ["+nightly", "fuzz", "run", &target, "--", &limit].map(String::from);
@@ -90,7 +94,6 @@ fn unit_tests(options: &Options, targets: &TestTargets) -> Invocation {
     if options.nightly {
         invocation = invocation.environment("PROPTEST_CASES", NIGHTLY_PROPERTY_CASES);
         invocation = invocation.environment("KAI_PROPTEST_CASES", NIGHTLY_PROPERTY_CASES);
-        invocation = invocation.environment("KAI_FAULT_SEEDS", NIGHTLY_FAULT_SEEDS);
     }
     with_filter(invocation, options)
 }

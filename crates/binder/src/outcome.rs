@@ -18,7 +18,7 @@ use kai_kit::{
     writes,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Resource as _, ResourceExt,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
@@ -162,7 +162,6 @@ impl<'a> Outcome<'a> {
         {
             self.write_condition(pod, "False", "BindingError", failure.text()).await?;
         }
-        self.write_status(status).await?;
         if let Some(pod) = self.pod {
             let when = match next {
                 Some(time) if phase == bind_phases::FAILED => {
@@ -171,8 +170,11 @@ impl<'a> Outcome<'a> {
                 _ => String::new(),
             };
             let text = format!("{}{when}", failure.text());
-            self.world.process.events.tell(pod, Kind::Warning, "BindingError", text);
+            // Told first: once the status says that it failed, nobody looks at it again.
+            let events = &self.world.process.events;
+            events.tell_first(pod.object_ref(&()), Kind::Warning, "BindingError", text, BTreeMap::new()).await;
         }
+        self.write_status(status).await?;
         let again =
             phase == bind_phases::PENDING || self.request.spec.backoff_limit.is_some_and(|limit| attempts < limit);
         let pause = next.and_then(|time| Duration::try_from(time.duration_since(self.world.process.now())).ok());

@@ -1,7 +1,8 @@
 //! Events for users: written in the background, counted instead of repeated, never in the way.
 //!
 //! An event that was written with the same words about the same object is written again as a higher count, at most once a minute.
-//! If more wait than can be written, the newest are dropped: events are advice.
+//! If more wait than can be written, the newest are dropped: events are advice. The few that must not be lost with the process are
+//! written before what they tell of is done ([`Recorder::tell_first`]).
 
 use std::{
     collections::BTreeMap,
@@ -25,6 +26,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    backoff::Backoff,
     errors::{Class, classify},
     writes,
 };
@@ -39,9 +41,9 @@ const COUNT_UP: SignedDuration = SignedDuration::from_mins(1);
 const SWEEP: SignedDuration = SignedDuration::from_mins(1);
 /// After this time the same words are a new event.
 const FORGET: SignedDuration = SignedDuration::from_mins(30);
-/// How often one event is tried.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(500);
+/// How often one event is tried: a server that is away for a minute is waited for.
+const TRIES: u32 = 20;
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// Whether an event tells of good or bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,17 +64,21 @@ struct Note {
 }
 
 /// Takes events to be written. Clones share one writer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Recorder {
     notes: mpsc::Sender<Note>,
     dropped: Arc<AtomicU64>,
+    client: Client,
+    clock: Clock,
+    component: &'static str,
 }
 
 impl Recorder {
     /// Starts a writer that ends when cancelled.
     pub fn start(client: Client, clock: Clock, component: &'static str, cancel: CancellationToken) -> Self {
         let (notes, mut waiting) = mpsc::channel(WAITING);
-        let mut writer = Writer { client, clock, component, known: BTreeMap::new(), swept: clock.now() };
+        let mut writer =
+            Writer { client: client.clone(), clock, component, known: BTreeMap::new(), swept: clock.now() };
         tokio::spawn(async move {
             let work = async {
                 while let Some(note) = waiting.recv().await {
@@ -84,7 +90,7 @@ impl Recorder {
                 () = work => {}
             }
         });
-        Self { notes, dropped: Arc::default() }
+        Self { notes, dropped: Arc::default(), client, clock, component }
     }
 
     /// Tells something about an object.
@@ -113,6 +119,22 @@ impl Recorder {
         }
     }
 
+    /// Tells something before it is done: whoever dies after doing it has told it. Waits until the server has it or will not have it.
+    pub async fn tell_first(
+        &self,
+        about: ObjectReference,
+        kind: Kind,
+        reason: &'static str,
+        message: impl Into<String>,
+        annotations: BTreeMap<String, String>,
+    ) {
+        let note = Note { about, kind, reason, message: message.into(), annotations };
+        let key = key_of(&note);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &key.0);
+        let now = self.clock.now();
+        create(&api, self.component, &event(self.component, &note, &key, now)).await;
+    }
+
     /// How many could not be taken.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -122,7 +144,6 @@ impl Recorder {
 
 struct Written {
     count: i32,
-    first: Timestamp,
     /// When the server last heard of it.
     told: Timestamp,
 }
@@ -142,10 +163,8 @@ impl Writer {
             self.known.retain(|_, written| now.duration_since(written.told) < FORGET);
             self.swept = now;
         }
-        let namespace = note.about.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let name = name_of(&note);
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let key = (namespace, name);
+        let key = key_of(&note);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &key.0);
         if let Some(written) = self.known.get_mut(&key) {
             written.count = written.count.saturating_add(1);
             if now.duration_since(written.told) < COUNT_UP {
@@ -161,54 +180,62 @@ impl Writer {
             }
             return;
         }
-        let event = self.event(&note, &key, now);
-        for _ in 0..TRIES {
-            match writes::create(&api, self.component, &event).await {
-                Ok(_) => break,
-                Err(error) => match classify(&error) {
-                    // Written before a restart, or the answer was lost.
-                    Class::Exists => break,
-                    Class::Transient => tokio::time::sleep(PAUSE).await,
-                    _ => {
-                        tracing::debug!(%error, reason = note.reason, "event not written");
-                        return;
-                    }
-                },
+        if create(&api, self.component, &event(self.component, &note, &key, now)).await {
+            self.known.insert(key, Written { count: 1, told: now });
+        }
+    }
+}
+
+/// Writes a new event. False if the server does not take it.
+async fn create(api: &Api<Event>, component: &str, event: &Event) -> bool {
+    for failures in 1..=TRIES {
+        let Err(error) = writes::create(api, component, event).await else { return true };
+        match classify(&error) {
+            // Written before a restart, or the answer was lost.
+            Class::Exists => return true,
+            Class::Conflict | Class::Transient => tokio::time::sleep(PAUSES.after(failures)).await,
+            Class::Gone | Class::Refused | Class::Unauthorized => {
+                tracing::debug!(%error, reason = event.reason, "event not written");
+                return false;
             }
         }
-        self.known.insert(key, Written { count: 1, first: now, told: now });
     }
+    false
+}
 
-    fn event(&self, note: &Note, (namespace, name): &(String, String), now: Timestamp) -> Event {
-        let first = self.known.get(&(namespace.clone(), name.clone())).map_or(now, |written| written.first);
-        Event {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                namespace: Some(namespace.clone()),
-                annotations: (!note.annotations.is_empty()).then(|| note.annotations.clone()),
-                ..ObjectMeta::default()
-            },
-            involved_object: note.about.clone(),
-            type_: Some(
-                match note.kind {
-                    Kind::Normal => "Normal",
-                    Kind::Warning => "Warning",
-                }
-                .to_owned(),
-            ),
-            reason: Some(note.reason.to_owned()),
-            message: Some(shortened(&note.message)),
-            action: Some(note.reason.to_owned()),
-            count: Some(1),
-            event_time: Some(MicroTime(now)),
-            first_timestamp: Some(Time(first)),
-            last_timestamp: Some(Time(now)),
-            source: Some(EventSource { component: Some(self.component.to_owned()), host: None }),
-            reporting_component: Some(self.component.to_owned()),
-            reporting_instance: Some(self.component.to_owned()),
-            ..Event::default()
-        }
+fn event(component: &str, note: &Note, (namespace, name): &(String, String), now: Timestamp) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(namespace.clone()),
+            annotations: (!note.annotations.is_empty()).then(|| note.annotations.clone()),
+            ..ObjectMeta::default()
+        },
+        involved_object: note.about.clone(),
+        type_: Some(
+            match note.kind {
+                Kind::Normal => "Normal",
+                Kind::Warning => "Warning",
+            }
+            .to_owned(),
+        ),
+        reason: Some(note.reason.to_owned()),
+        message: Some(shortened(&note.message)),
+        action: Some(note.reason.to_owned()),
+        count: Some(1),
+        event_time: Some(MicroTime(now)),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        source: Some(EventSource { component: Some(component.to_owned()), host: None }),
+        reporting_component: Some(component.to_owned()),
+        reporting_instance: Some(component.to_owned()),
+        ..Event::default()
     }
+}
+
+/// Namespace and name of the event.
+fn key_of(note: &Note) -> (String, String) {
+    (note.about.namespace.clone().unwrap_or_else(|| "default".to_owned()), name_of(note))
 }
 
 /// The same words about the same object have the same name, so that a restart repeats nothing.

@@ -147,14 +147,16 @@ impl Lab {
         self.nodes.inject(node, action)
     }
 
-    /// Ends all kubelets without a goodbye and starts new ones that know only what the API knows.
+    /// Ends all kubelets without a goodbye and starts new ones, which know of pods only what the API knows. Machines and their
+    /// containers stay as they are.
     pub async fn restart_kubelets(&mut self) {
-        self.nodes.stop().await;
+        let machines = self.nodes.leave().await;
         let cancel = self.cancel.child_token();
         let mut options =
             NodesOptions::new(self.faulty_client(), self.fleet.clone(), self.clock, self.recorder.clone(), cancel);
         options.programs.clone_from(&self.programs);
         options.heartbeats = self.nodes.heartbeats();
+        options.machines = Some(machines);
         self.nodes = start_nodes(&self.server, options);
     }
 

@@ -83,6 +83,7 @@ async fn settle(context: &mut Context, work: &Work) -> Result<(), kube::Error> {
         Work::StatefulSet(key) => stateful_set::reconcile(context, key).await,
         Work::DaemonSet(key) => daemon_set::reconcile(context, key).await,
         Work::Job(key) => job::reconcile(context, key).await,
+        Work::Orphan(key) => job::release_orphan(context, key).await,
         Work::DisruptionBudget(key) => disruption::reconcile(context, key).await,
     }
 }

@@ -120,8 +120,11 @@ impl DeviceManager {
         (count(|_| true), count(|device| device.healthy))
     }
 
-    /// Gives a pod all devices its containers ask for, or none.
+    /// Gives a pod all devices its containers ask for, or none. What it has already it keeps.
     pub fn allocate(&mut self, uid: &str, spec: &PodSpec) -> Result<&PodDevices, AllocationError> {
+        if self.held.contains_key(uid) {
+            return Ok(self.held.entry(uid.to_owned()).or_default());
+        }
         match self.try_allocate(spec) {
             Ok(devices) => {
                 self.hold(uid, devices);
@@ -134,6 +137,14 @@ impl DeviceManager {
     /// Records what a pod held before the kubelet restarted, as its checkpoint says.
     pub fn restore(&mut self, uid: &str, devices: PodDevices) {
         self.hold(uid, devices);
+    }
+
+    /// Frees what pods hold that are not among these.
+    pub fn keep_only(&mut self, uids: &BTreeSet<&str>) {
+        let gone: Vec<String> = self.held.keys().filter(|uid| !uids.contains(uid.as_str())).cloned().collect();
+        for uid in gone {
+            self.release(&uid);
+        }
     }
 
     /// Frees a pod's devices.

@@ -11,6 +11,7 @@
 
 mod containers;
 mod events;
+mod machines;
 mod nodes;
 mod pods;
 mod reboot;
@@ -50,6 +51,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     containers::ProgramExit,
+    machines::{Machines, Told},
     state::{NodeState, PodEntry, PodKey},
     writes::Writes,
 };
@@ -65,7 +67,6 @@ use crate::{
 };
 
 /// What the kubelets of a process need.
-#[derive(Clone)]
 pub struct NodesOptions {
     /// How they reach the API server.
     pub client: Client,
@@ -81,12 +82,23 @@ pub struct NodesOptions {
     pub programs: Option<Arc<dyn Programs>>,
     /// Where heartbeats are noted; those of kubelets that start again go on where the old ones ended.
     pub(crate) heartbeats: Heartbeats,
+    /// The machines, where others ran kubelets on them before.
+    pub(crate) machines: Option<Machines>,
 }
 
 impl NodesOptions {
     /// Nodes whose containers are all simulated.
     pub fn new(client: Client, fleet: Fleet, clock: Clock, recorder: Recorder, cancel: CancellationToken) -> Self {
-        Self { client, clock, fleet, recorder, cancel, programs: None, heartbeats: Heartbeats::default() }
+        Self {
+            client,
+            clock,
+            fleet,
+            recorder,
+            cancel,
+            programs: None,
+            heartbeats: Heartbeats::default(),
+            machines: None,
+        }
     }
 }
 
@@ -100,7 +112,8 @@ pub struct Nodes {
     heartbeats: Heartbeats,
     registered: watch::Receiver<usize>,
     cancel: CancellationToken,
-    task: JoinHandle<()>,
+    /// None once they have ended.
+    task: Option<JoinHandle<Machines>>,
 }
 
 /// Who holds which devices, for tests to ask.
@@ -132,7 +145,7 @@ impl Nodes {
             registered: registered_count,
             exits,
         };
-        let task = tokio::spawn(Kubelets::new(options, shared).run(inbox, ended));
+        let task = Some(tokio::spawn(Kubelets::new(options, shared).run(inbox, ended)));
         Self { commands, names, logs, board, environments, heartbeats, registered, cancel, task }
     }
 
@@ -173,12 +186,18 @@ impl Nodes {
         self.heartbeats.clone()
     }
 
-    /// Stops all kubelets, as if every machine lost power; the API objects stay.
+    /// Stops all kubelets without a goodbye; the API objects stay.
     pub async fn stop(&mut self) {
+        self.leave().await;
+    }
+
+    /// Stops all kubelets; what is left are the machines.
+    pub(crate) async fn leave(&mut self) -> Machines {
         self.cancel.cancel();
-        if !self.task.is_finished() {
+        match self.task.take() {
             // A panic in there has already been reported by the runtime.
-            let _ = (&mut self.task).await;
+            Some(task) => task.await.unwrap_or_default(),
+            None => Machines::default(),
         }
     }
 }
@@ -259,6 +278,8 @@ struct Kubelets {
     nodes: Vec<NodeState>,
     by_name: BTreeMap<String, usize>,
     pods: BTreeMap<PodKey, PodEntry>,
+    /// What containers were told by kubelets before this one.
+    told: Told,
     /// Pods seen since the last relist began, while one is going on.
     relisted: Option<BTreeSet<PodKey>>,
     faults: Vec<NodeFault>,
@@ -271,11 +292,11 @@ struct Kubelets {
 
 impl Kubelets {
     fn new(options: NodesOptions, shared: Shared) -> Self {
-        let NodesOptions { client, clock, fleet, recorder, cancel, programs, .. } = options;
+        let NodesOptions { client, clock, fleet, recorder, cancel, programs, machines, .. } = options;
         let Shared { logs, board, environments, heartbeats, registered, exits } = shared;
         let nodes: Vec<NodeState> = fleet.nodes.into_iter().map(|spec| NodeState::new(spec, clock.now())).collect();
         let by_name = nodes.iter().enumerate().map(|(index, node)| (node.spec.name.clone(), index)).collect();
-        Self {
+        let mut kubelets = Self {
             writes: Writes::new(client.clone()),
             client,
             clock,
@@ -292,19 +313,24 @@ impl Kubelets {
             nodes,
             by_name,
             pods: BTreeMap::new(),
+            told: Told::new(),
             relisted: None,
             faults: fleet.node_faults,
             off: 0,
             timers: BinaryHeap::new(),
             sequence: 0,
+        };
+        if let Some(machines) = machines {
+            kubelets.arrive(machines);
         }
+        kubelets
     }
 
     async fn run(
         mut self,
         mut commands: mpsc::UnboundedReceiver<(String, NodeAction)>,
         mut ended: mpsc::UnboundedReceiver<ProgramExit>,
-    ) {
+    ) -> Machines {
         let bound = watcher::Config::default().fields("spec.nodeName!=");
         let pods = Api::<DeserializeGuard<Pod>>::all(self.client.clone());
         let mut pods = pin!(watcher(pods, bound).backoff(WatchBackoff::new()));
@@ -317,7 +343,7 @@ impl Kubelets {
             let due = self.next_due();
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return,
+                () = cancel.cancelled() => return self.leave(),
                 Some(done) = self.writes.next() => self.on_written(done),
                 Some((node, action)) = commands.recv() => self.on_command(&node, &action),
                 Some(exit) = ended.recv() => self.on_program_exit(&exit),
@@ -398,6 +424,7 @@ impl Kubelets {
                 for key in gone {
                     self.on_pod_gone(&key);
                 }
+                self.forget_holders();
             }
             Ok(Event::Apply(pod)) => {
                 if let Some(pod) = understood(pod) {

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use http_body_util::BodyExt;
 use k8s_openapi::api::{
     apps::v1::Deployment,
+    batch::v1::Job,
     coordination::v1::Lease,
     core::v1::{Event, Node, Pod},
 };
@@ -237,6 +238,72 @@ async fn a_restarted_kubelet_knows_who_holds_which_device() {
     lab.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_off_does_not_come_up_because_kubelets_start_again() {
+    let mut lab = lab("t4x4*2").await;
+    create(&lab, &pod("before", "t4x4-0", gpus(1))).await;
+    create(&lab, &pod("stays", "t4x4-1", gpus(1))).await;
+    phase(&lab, "before", "Running").await;
+    phase(&lab, "stays", "Running").await;
+    let old = ids(&lab, "before");
+    lab.inject("t4x4-0", NodeAction::Reboot { down: Duration::from_mins(2), new_uuids: true });
+    lab.inject("t4x4-1", NodeAction::Stop);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    lab.restart_kubelets().await;
+    create(&lab, &pod("after", "t4x4-0", gpus(1))).await;
+    create(&lab, &pod("never", "t4x4-1", gpus(1))).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(ids(&lab, "after").is_empty() && ids(&lab, "never").is_empty());
+    // The devices have other names, and what ran before the reboot runs no more.
+    phase(&lab, "before", "Failed").await;
+    phase(&lab, "after", "Running").await;
+    assert!(ids(&lab, "before").is_empty());
+    assert_ne!(ids(&lab, "after"), old);
+    let new = ids(&lab, "after");
+    lab.restart_kubelets().await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(ids(&lab, "after"), new, "the names are those of the machine");
+    assert!(ids(&lab, "never").is_empty());
+    lab.inject("t4x4-1", NodeAction::Resume);
+    phase(&lab, "never", "Running").await;
+    lab.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_job_that_is_deleted_go_though_nobody_counts_them() {
+    let lab = lab("cpu").await;
+    let job = |name: &str| -> Job {
+        let spec =
+            json!({"nodeName": "cpu-0", "restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]});
+        let template = json!({"metadata": {"annotations": {"lab.kai/run-seconds": "forever"}}, "spec": spec});
+        let spec = json!({"completions": 2, "parallelism": 2, "template": template});
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    };
+    let jobs: Api<Job> = Api::namespaced(lab.client(), "default");
+    let count = |wanted: usize| {
+        let pods = pods(&lab);
+        async move {
+            until(&format!("{wanted} pods"), || async {
+                (pods.list(&ListParams::default()).await.unwrap().items.len() == wanted).then_some(())
+            })
+            .await;
+        }
+    };
+    jobs.create(&PostParams::default(), &job("batch")).await.unwrap();
+    count(2).await;
+    jobs.delete("batch", &DeleteParams::background()).await.unwrap();
+    count(0).await;
+    jobs.create(&PostParams::default(), &job("batch")).await.unwrap();
+    count(2).await;
+    // Another one of the same name is not the one that they belong to.
+    jobs.delete("batch", &DeleteParams::background()).await.unwrap();
+    let mut second = job("batch");
+    second.spec.as_mut().unwrap().parallelism = Some(1);
+    jobs.create(&PostParams::default(), &second).await.unwrap();
+    count(1).await;
+    lab.shutdown().await;
+}
+
 fn ready_status(node: &Node) -> Option<String> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == "Ready").map(|condition| condition.status.clone())
@@ -389,7 +456,7 @@ async fn story(seed: u64) -> Vec<String> {
         effect: ApiEffect::LostAnswer,
     }];
     let lab = lab_of(fleet).await;
-    let job: k8s_openapi::api::batch::v1::Job = serde_json::from_value(json!({
+    let job: Job = serde_json::from_value(json!({
         "metadata": {"name": "batch", "namespace": "default"},
         "spec": {"completions": 20, "parallelism": 5, "template": {"spec": {"nodeName": "cpu-3", "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "a"}]}}},

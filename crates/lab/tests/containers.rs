@@ -306,6 +306,24 @@ async fn programs_start_again_when_the_kubelets_do_but_their_containers_do_not()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_running_container_knows_what_it_was_told_whatever_its_config_map_says_when_kubelets_start_again() {
+    let real = Arc::new(Real::default());
+    let mut lab = lab("cpu", Some(real.clone())).await;
+    fill(&lab, "m", json!({"K": "v"})).await;
+    create(&lab, "p", "cpu-0", from_map("m", "K"), json!({})).await;
+    status(&lab, "p", "runs", is_running).await;
+    let maps = Api::<ConfigMap>::namespaced(lab.client(), "default");
+    maps.delete("m", &DeleteParams::default()).await.unwrap();
+    for _ in 0..2 {
+        lab.restart_kubelets().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(lab.environment_of("default", "p", "main").unwrap()["K"], "v");
+        assert_eq!(status(&lab, "p", "runs", is_running).await.restart_count, 0);
+    }
+    lab.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reboot_restarts_pods_and_refuses_those_whose_devices_have_other_names() {
     let real = Arc::new(Real::default());
     let lab = lab("t4x4,thor", Some(real.clone())).await;

@@ -64,9 +64,11 @@ pub(crate) struct Binds {
     pub(crate) known: BTreeMap<String, BindNote>,
     /// Those among them that are not finished.
     pub(crate) open: BTreeSet<String>,
+    /// Those among them that failed for good.
+    pub(crate) failed: BTreeSet<String>,
     /// Those that are being written.
     pub(crate) unconfirmed: BTreeMap<String, Unconfirmed>,
-    /// Those that are being deleted because their node is gone, by uid.
+    /// Those that are being deleted because their node is gone or nothing is left to be learnt from them, by uid.
     pub(crate) dropping: BTreeSet<String>,
 }
 
@@ -112,10 +114,12 @@ impl Binds {
     pub(crate) fn keep(&mut self, object: &BindRequest, pool: Option<&str>) {
         let key = key_of(&object.metadata);
         let note = BindNote::of(object, pool);
-        if note.open {
-            self.open.insert(key.clone());
-        } else {
-            self.open.remove(&key);
+        for (set, belongs) in [(&mut self.open, note.open), (&mut self.failed, note.failed)] {
+            if belongs {
+                set.insert(key.clone());
+            } else {
+                set.remove(&key);
+            }
         }
         self.known.insert(key, note);
     }
@@ -149,6 +153,14 @@ impl Binds {
             self.dropping.remove(&gone.uid);
         }
         self.open.remove(key);
+        self.failed.remove(key);
+    }
+
+    /// Requests that failed and whose vetoes have ended, with their uid: nothing holds because of them any more.
+    pub(crate) fn spent(&self, now: Time) -> impl Iterator<Item = (&String, &BindNote)> {
+        let failed = self.failed.iter().filter(|key| !self.unconfirmed.contains_key(*key));
+        let known = failed.filter_map(|key| Some((key, self.known.get(key)?)));
+        known.filter(move |(_, note)| note.vetoes.iter().all(|veto| veto.until <= now.0))
     }
 
     /// Hands on what earlier attempts for the pod taught to a new request.

@@ -3,7 +3,7 @@
 mod explain;
 mod told;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kai_convert::GroupNote;
 use kai_core::{
@@ -15,9 +15,11 @@ use tokio::time::Instant;
 
 use self::told::Told;
 use crate::{
+    bind_note::BindNote,
     isolate,
     metrics::{Watched, milliseconds},
     scheduler::{CYCLE, Scheduler},
+    status::Target,
     write::{bind, evict, note},
 };
 
@@ -60,6 +62,7 @@ impl Scheduler {
         let waiting = !plan.reasons.is_empty() || !told.pipelined.is_empty();
         let delays = delays(&plan);
         self.carry_out(&told, now);
+        self.drop_spent(now);
         self.say(&told);
         self.model.changed = false;
         self.plan_next(waiting, delays, now);
@@ -115,6 +118,22 @@ impl Scheduler {
         }
     }
 
+    /// BindRequests that failed, of pods that could be tried again by now and found no place: the next attempt needs a new one anyway.
+    fn drop_spent(&mut self, now: Time) {
+        let pool = self.settings_pool();
+        let binds = &self.model.binds;
+        let ours = |(key, note): &(&String, &BindNote)| {
+            let waits = self.model.notes.pods.get(key.as_str()).is_some_and(|pod| pod.waits);
+            waits && note.pool == pool && !note.uid.is_empty() && !binds.dropping.contains(&note.uid)
+        };
+        let spent: Vec<(String, String)> =
+            binds.spent(now).filter(ours).map(|(key, note)| (key.clone(), note.uid.clone())).collect();
+        for (key, uid) in spent {
+            self.model.binds.dropping.insert(uid.clone());
+            self.writer.begin(|around| bind::drop_request(around, key, uid));
+        }
+    }
+
     /// The value of the node pool's label on objects of this scheduler.
     fn settings_pool(&self) -> Option<String> {
         self.model.settings.pool.as_ref().and_then(|pool| pool.value.clone())
@@ -137,6 +156,7 @@ impl Scheduler {
             let previous = failed.map(|known| known.uid.clone());
             let Some(pod) = self.model.notes.pod_reference(key) else { continue };
             self.model.decide(key, Box::new(request.object.clone()));
+            self.no_longer_waits(key);
             let bind = bind::Bind { key: key.clone(), request, previous, pod };
             let latency = self.metrics.bind.clone();
             self.writer.begin(|around| async move {
@@ -162,6 +182,17 @@ impl Scheduler {
                 self.model.feed(deltas);
             }
             self.writer.begin(|around| note::write(around, group, notes));
+        }
+    }
+
+    /// What a pod that gets its place was about to be told of its waiting is not written any more.
+    fn no_longer_waits(&mut self, key: &str) {
+        let Some((key, _)) = self.model.notes.pods.get_key_value(key) else { return };
+        let key = Arc::clone(key);
+        if self.statuses.withdraw(&Target::Pod(Arc::clone(&key)))
+            && let Some(note) = self.model.notes.pods.get_mut(&key)
+        {
+            note.told = 0;
         }
     }
 

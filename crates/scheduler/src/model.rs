@@ -10,6 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kai_api::names::{bind_errors, bind_phases};
 use kai_convert::{Converter, Kind, Object, Settings, Veto};
 use kai_core::{Cluster, delta::Delta, plan::Plan, policy::Policy, time::Time};
@@ -20,7 +21,7 @@ use serde_json::json;
 use crate::{
     bind_note::{Binds, Heard, Unconfirmed},
     fingerprint,
-    notes::Notes,
+    notes::{Notes, key_of, reference, version_of},
     reshape::Shape,
     watches::KINDS,
 };
@@ -32,6 +33,14 @@ pub(crate) struct Quarantine {
     pub(crate) what: String,
     /// Stands for the group as it was: another one is tried again.
     pub(crate) print: u64,
+}
+
+/// Whether it is known that a pod stays.
+pub(crate) enum Stays {
+    /// It is known now.
+    Known,
+    /// More has happened to it: it must be asked for again.
+    Unsure(ObjectReference),
 }
 
 /// The model.
@@ -66,8 +75,8 @@ pub(crate) struct Model {
     listing: BTreeMap<Kind, BTreeSet<(String, String)>>,
     /// Kinds whose first list is complete.
     listed: BTreeSet<Kind>,
-    /// Stands for the last delta about each object.
-    prints: BTreeMap<String, u64>,
+    /// Stands for the last delta about each object that the core knows; `None`: whatever comes next counts.
+    prints: BTreeMap<String, Option<u64>>,
 }
 
 impl Model {
@@ -179,6 +188,26 @@ impl Model {
         self.feed(deltas);
     }
 
+    /// Takes the news that a pod that was to be evicted stays. What was read may be older than what the watch told since.
+    pub(crate) fn stays(&mut self, pod: Box<Pod>) -> Stays {
+        let key = key_of(&pod.metadata);
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let known = self.notes.pods.get(key.as_str()).filter(|known| *known.uid == uid);
+        match known {
+            // Gone, or not seen yet: the watch tells all there is to tell.
+            None => {}
+            Some(known) if known.version > version_of(&pod.metadata) => {
+                return Stays::Unsure(reference("v1", "Pod", &key, &uid));
+            }
+            Some(_) => {
+                self.converter.pod_stays(&uid);
+                self.apply(Object::Pod(pod));
+            }
+        }
+        self.evicting.remove(&uid);
+        Stays::Known
+    }
+
     /// A node is not to be tried for a pod though no BindRequest says so.
     pub(crate) fn veto(&mut self, key: &str, veto: Veto) {
         let Some(pod) = self.notes.pods.get(key) else { return };
@@ -263,9 +292,7 @@ impl Model {
     /// Takes what is there after a decision was written, or that nothing is.
     pub(crate) fn confirm(&mut self, key: &str, found: Option<Box<kai_api::BindRequest>>) {
         let Some(unconfirmed) = self.binds.unconfirmed.remove(key) else { return };
-        let version = |request: &kai_api::BindRequest| -> u64 {
-            request.metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
-        };
+        let version = |request: &kai_api::BindRequest| version_of(&request.metadata);
         let latest = match (found, unconfirmed.heard) {
             (Some(found), Some(Heard::There(heard))) if version(&heard) > version(&found) => Some(heard),
             // The watch may have told of its end before the answer came; or of the end of its predecessor.
@@ -291,17 +318,19 @@ impl Model {
     pub(crate) fn feed(&mut self, deltas: Vec<Delta>) {
         for mut delta in deltas {
             self.leave_out(&mut delta);
-            let (key, gone) = key_of(&delta);
-            if gone {
-                let known = self.prints.remove(&key).is_some();
-                if !known && !matches!(delta, Delta::PodLeaves { .. }) {
-                    continue;
+            let news = match subject(&delta) {
+                (key, Says::This) => {
+                    let print = Some(fingerprint::of(&delta));
+                    self.prints.insert(key, print) != Some(print)
                 }
-            } else {
-                let print = fingerprint::of(&delta);
-                if self.prints.insert(key, print) == Some(print) {
-                    continue;
+                (key, Says::Leaves) => {
+                    self.prints.insert(key, None);
+                    true
                 }
+                (key, Says::Gone) => self.prints.remove(&key).is_some(),
+            };
+            if !news {
+                continue;
             }
             self.changed = true;
             if let Some(recorder) = &mut self.recorder
@@ -358,23 +387,33 @@ fn name_of(object: &Object) -> (String, String) {
     (namespace.to_owned(), name.to_owned())
 }
 
-/// Which object a delta is about, and whether that is gone.
-fn key_of(delta: &Delta) -> (String, bool) {
+/// What a delta says of its object.
+enum Says {
+    /// How it is.
+    This,
+    /// That it gives back what it has. The object is still there, and what it says next counts, whatever it said before.
+    Leaves,
+    /// That it is no more.
+    Gone,
+}
+
+/// Which object a delta is about, and what it says of it.
+fn subject(delta: &Delta) -> (String, Says) {
     match delta {
-        Delta::Node(node) => (format!("node {}", node.name), false),
-        Delta::NodeGone(name) => (format!("node {name}"), true),
-        Delta::Queue(queue) => (format!("queue {}", queue.name), false),
-        Delta::QueueGone(name) => (format!("queue {name}"), true),
-        Delta::PodGroup(group) => (format!("group {}", group.key), false),
-        Delta::PodGroupGone(key) => (format!("group {key}"), true),
-        Delta::Pod(pod) => (format!("pod {}", pod.uid), false),
-        // What the object says next counts again, whatever it said before.
-        Delta::PodGone(uid) | Delta::PodLeaves { uid, .. } => (format!("pod {uid}"), true),
-        Delta::Topology(topology) => (format!("topology {}", topology.name), false),
-        Delta::TopologyGone(name) => (format!("topology {name}"), true),
-        Delta::Claim(claim) => (format!("claim {}", claim.key), false),
-        Delta::ClaimGone(key) => (format!("claim {key}"), true),
-        Delta::DeviceResource(resource) => (format!("resource {}", resource.resource), false),
-        Delta::DeviceResourceGone(name) => (format!("resource {name}"), true),
+        Delta::Node(node) => (format!("node {}", node.name), Says::This),
+        Delta::NodeGone(name) => (format!("node {name}"), Says::Gone),
+        Delta::Queue(queue) => (format!("queue {}", queue.name), Says::This),
+        Delta::QueueGone(name) => (format!("queue {name}"), Says::Gone),
+        Delta::PodGroup(group) => (format!("group {}", group.key), Says::This),
+        Delta::PodGroupGone(key) => (format!("group {key}"), Says::Gone),
+        Delta::Pod(pod) => (format!("pod {}", pod.uid), Says::This),
+        Delta::PodLeaves { uid, .. } => (format!("pod {uid}"), Says::Leaves),
+        Delta::PodGone(uid) => (format!("pod {uid}"), Says::Gone),
+        Delta::Topology(topology) => (format!("topology {}", topology.name), Says::This),
+        Delta::TopologyGone(name) => (format!("topology {name}"), Says::Gone),
+        Delta::Claim(claim) => (format!("claim {}", claim.key), Says::This),
+        Delta::ClaimGone(key) => (format!("claim {key}"), Says::Gone),
+        Delta::DeviceResource(resource) => (format!("resource {}", resource.resource), Says::This),
+        Delta::DeviceResourceGone(name) => (format!("resource {name}"), Says::Gone),
     }
 }

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::{
+    api::core::v1::{ObjectReference, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kai_api::{PodGroup, Queue, SchedulingCondition, names::annotations};
 use kai_convert::Settings;
 use kube::{Resource as _, ResourceExt as _};
@@ -19,6 +22,8 @@ pub(crate) struct PodNote {
     pub(crate) uid: Arc<str>,
     /// `namespace/name` of its group.
     pub(crate) group: Option<Arc<str>>,
+    /// Which version of it was seen last.
+    pub(crate) version: u64,
     /// Whether it waits for a node.
     pub(crate) waits: bool,
     /// Stands for the condition it shows; 0: none.
@@ -57,6 +62,8 @@ pub(crate) struct Notes {
     pub(crate) explained: BTreeSet<Arc<str>>,
     /// The names by which people know queues, where they have others.
     pub(crate) display_names: BTreeMap<String, String>,
+    /// Pods that have their place and still say that they wait, for that was written too late; and whether they are being corrected.
+    pub(crate) misled: BTreeMap<Arc<str>, bool>,
 }
 
 /// Stands for a condition of a pod.
@@ -83,7 +90,14 @@ impl Notes {
         let group: Option<Arc<str>> =
             named.filter(|name| !name.is_empty()).map(|name| format!("{namespace}/{name}").into());
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let seen = conditions.iter().find(|condition| condition.type_ == "PodScheduled").map_or(0, |condition| {
+        let shown = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
+        let ended = matches!(phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some();
+        if placed && !ended && shown.is_some_and(|condition| condition.status == "False") {
+            self.misled.entry(Arc::clone(&key)).or_insert(false);
+        } else {
+            self.misled.remove(&key);
+        }
+        let seen = shown.map_or(0, |condition| {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             condition_print(&condition.status, &text(&condition.reason), &text(&condition.message))
         });
@@ -97,11 +111,13 @@ impl Notes {
             let record = self.groups.entry(Arc::clone(group)).or_insert_with(GroupRecord::unseen);
             record.pods.insert(Arc::clone(&key));
         }
-        self.pods.insert(key, PodNote { uid, group, waits, seen, told });
+        let version = version_of(&pod.metadata);
+        self.pods.insert(key, PodNote { uid, group, version, waits, seen, told });
     }
 
     /// Takes the news that a pod is gone.
     pub(crate) fn pod_gone(&mut self, key: &str) {
+        self.misled.remove(key);
         if let Some(gone) = self.pods.remove(key) {
             self.leave(key, gone.group.as_ref());
         }
@@ -156,6 +172,9 @@ impl Notes {
         for record in self.groups.values_mut() {
             record.told = 0;
         }
+        for corrected in self.misled.values_mut() {
+            *corrected = false;
+        }
     }
 
     /// What events about a pod refer to.
@@ -207,8 +226,13 @@ pub(crate) fn reference(api_version: &str, kind: &str, key: &str, uid: &str) -> 
     }
 }
 
+/// The version of an object; later ones are greater.
+pub(crate) fn version_of(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 /// `namespace/name` of an object in a namespace.
-pub(crate) fn key_of(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> String {
+pub(crate) fn key_of(metadata: &ObjectMeta) -> String {
     let namespace = metadata.namespace.as_deref().unwrap_or("default");
     format!("{namespace}/{}", metadata.name.as_deref().unwrap_or_default())
 }

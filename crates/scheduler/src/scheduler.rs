@@ -19,13 +19,13 @@ use crate::{
     job_order::JobOrder,
     leader,
     metrics::Metrics,
-    model::Model,
+    model::{Model, Stays},
     outcome::{Bound, Outcome},
     setup::{self, Found, Setup},
     snapshot,
-    status::Statuses,
+    status::{Statuses, Target, Wanted},
     watches::Watches,
-    write::Writer,
+    write::{Writer, evict},
 };
 
 /// How many changes are taken at once.
@@ -257,6 +257,22 @@ impl Scheduler {
             self.model.notes.forget_told();
             self.verdicts.clear();
             self.open_window();
+            self.correct_misled();
+        }
+    }
+
+    /// Pods that were told that they wait when they already had their place are told so.
+    fn correct_misled(&mut self) {
+        if !self.writer.leads() {
+            return;
+        }
+        let notes = &mut self.model.notes;
+        for (key, corrected) in notes.misled.iter_mut().filter(|(_, corrected)| !**corrected) {
+            *corrected = true;
+            if let Some(note) = notes.pods.get(key) {
+                let wanted = Wanted::Placed { uid: Arc::clone(&note.uid) };
+                self.statuses.set(Target::Pod(Arc::clone(key)), wanted, 0);
+            }
         }
     }
 
@@ -282,7 +298,10 @@ impl Scheduler {
         let synced = self.is_synced();
         self.model.now = self.now();
         match change {
-            Change::Watched { epoch, kind, news } if epoch == self.epoch => self.model.take(kind, news),
+            Change::Watched { epoch, kind, news } if epoch == self.epoch => {
+                self.model.take(kind, news);
+                self.correct_misled();
+            }
             Change::Shard { epoch, news } if epoch == self.epoch => self.take_shard(news),
             Change::Config { epoch, news } if epoch == self.epoch => self.take_config(news),
             Change::Asked(answer) => {
@@ -311,10 +330,13 @@ impl Scheduler {
                 }
             },
             Outcome::Evicted { uid, stays } => {
-                self.model.evicting.remove(&uid);
-                if let Some(pod) = stays {
-                    self.model.converter.pod_stays(&uid);
-                    self.model.apply(kai_convert::Object::Pod(pod));
+                let Some(pod) = stays else {
+                    self.model.evicting.remove(&uid);
+                    return;
+                };
+                match self.model.stays(pod) {
+                    Stays::Known => {}
+                    Stays::Unsure(pod) => self.writer.begin(|around| evict::look_again(around, pod)),
                 }
             }
             Outcome::Noted { group, failed } => {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 use kai_api::{PodGroup, SchedulingCondition, names::reasons};
 use kai_kit::{Class, Next, Process, WorkQueue, backoff::Backoff, classify, errors::message, writes};
 use kube::{
@@ -11,7 +11,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 /// The shortest time between two writes about one object.
@@ -41,6 +41,11 @@ pub(crate) enum Wanted {
         uid: Arc<str>,
         /// Why.
         message: Arc<str>,
+    },
+    /// That a pod has its place, where it says that it waits.
+    Placed {
+        /// The pod's uid.
+        uid: Arc<str>,
     },
     /// The scheduling conditions of a group.
     Conditions(Vec<SchedulingCondition>),
@@ -99,6 +104,11 @@ impl Statuses {
         }
     }
 
+    /// Takes a wish back that was not begun to be written. Whether there was one.
+    pub(crate) fn withdraw(&self, target: &Target) -> bool {
+        self.book.lock().entries.get_mut(target).and_then(|entry| entry.wanted.take()).is_some()
+    }
+
     /// Writes until the process ends.
     pub(crate) async fn run(self, workers: usize) {
         self.queue.run(workers, &self.process.cancel, |target| self.write(target)).await;
@@ -116,7 +126,14 @@ impl Statuses {
             return Next::Done;
         }
         let result = match (&target, &wanted) {
-            (Target::Pod(key), Wanted::Waits { uid, message }) => self.write_pod(key, uid, message).await,
+            (Target::Pod(key), Wanted::Waits { uid, message }) => {
+                let fields = json!({"status": "False", "reason": reasons::UNSCHEDULABLE, "message": &**message});
+                self.write_pod(key, uid, fields).await
+            }
+            (Target::Pod(key), Wanted::Placed { uid }) => {
+                let fields = json!({"status": "True", "reason": null, "message": null});
+                self.write_pod(key, uid, fields).await
+            }
             (Target::Group(key), Wanted::Conditions(conditions)) => self.write_group(key, conditions).await,
             _ => Ok(()),
         };
@@ -143,7 +160,9 @@ impl Statuses {
 
     /// Whether the object that something was to be written on is there, as far as can be told.
     async fn is_still(&self, target: &Target, wanted: &Wanted) -> bool {
-        let (Target::Pod(key), Wanted::Waits { uid, .. }) = (target, wanted) else { return true };
+        let (Target::Pod(key), Wanted::Waits { uid, .. } | Wanted::Placed { uid }) = (target, wanted) else {
+            return true;
+        };
         let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
         let api: Api<Pod> = Api::namespaced(self.process.client.clone(), namespace);
         match api.get_metadata_opt(name).await {
@@ -152,11 +171,11 @@ impl Statuses {
         }
     }
 
-    async fn write_pod(&self, key: &str, uid: &str, message: &str) -> Result<(), kube::Error> {
+    async fn write_pod(&self, key: &str, uid: &str, mut condition: Value) -> Result<(), kube::Error> {
         let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
         let api: Api<Pod> = Api::namespaced(self.process.client.clone(), namespace);
-        let condition = json!({"type": "PodScheduled", "status": "False", "reason": reasons::UNSCHEDULABLE,
-            "message": message, "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.process.now())});
+        condition["type"] = json!("PodScheduled");
+        condition["lastTransitionTime"] = json!(Time(self.process.now()));
         // With the uid a pod of the same name that came later is not hit. Strategic: other conditions stay.
         let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
         let parameters =

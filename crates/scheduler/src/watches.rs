@@ -154,7 +154,7 @@ impl Watches<'_> {
                 let _ = changes.send(Change::Config { epoch, news });
             }
         };
-        let api: Api<Config> = Api::all(self.process.client.clone());
+        let api: Api<Lean<Config>> = Api::all(self.process.client.clone());
         let name = "watch of Config".to_owned();
         let served = Served { process: self.process.clone(), cancel: self.cancel.clone(), name };
         self.tasks.spawn(served.follow(api, tell));

@@ -17,7 +17,7 @@ use self::happenings::Drama;
 use crate::{invariants, settle::settle, world::in_virtual_time};
 
 /// How many seeds a normal run tries.
-const SEEDS: u64 = 5;
+const SEEDS: u64 = 12;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     groups::{groups_of, told},
-    platform::platform_of,
+    platform::{Platform, platform_of},
     sharing,
     world::{World, has_ended, is_finished, is_fraction, node_of, place, pod_key},
 };
@@ -90,12 +90,12 @@ impl Keeper {
         let holders: Vec<Holder> = world.reservations_on(node).iter().map(Holder::of).collect();
         let requests: Vec<Arc<BindRequest>> = world.fractions_for(node);
         let wanted: BTreeSet<String> = requests.iter().flat_map(|r| r.spec.selected_gpu_groups.clone()).collect();
-        let sharers = self.sharers(node, &holders).await?;
+        let object = self.node(node).await?;
+        let sharers = self.sharers(node, object.as_deref(), &holders).await?;
         if holders.is_empty() && wanted.is_empty() && sharers.is_empty() {
             self.troubles.lock().remove(node);
             return Ok(Next::Done);
         }
-        let object = self.node(node).await?;
         self.recall(node, &requests);
         let troubles = self.troubles_of(node, &wanted, &sharers);
         let scene = Scene {
@@ -107,10 +107,14 @@ impl Keeper {
             now,
         };
         let deeds = plan(&scene);
-        let creates = deeds.iter().filter_map(|deed| match deed {
-            Deed::Create(group) => Some(self.create(object.as_deref()?, group, &requests, &sharers)),
-            _ => None,
-        });
+        let missing = deeds.iter().filter_map(|deed| if let Deed::Create(group) = deed { Some(group) } else { None });
+        let mut missing: Vec<&String> = missing.collect();
+        // A kubelet hands devices out in the order in which it is asked: holders that each got the other's device ask the other way round.
+        let times = missing.iter().filter_map(|group| Some(troubles.get(*group)?.times)).max().unwrap_or(0);
+        let turn = times as usize % missing.len().max(1);
+        missing.rotate_left(turn);
+        let object = object.as_deref();
+        let creates = missing.iter().filter_map(|group| Some(self.create(object?, group, &requests, &sharers)));
         let mut outcome = join_all(creates).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| ());
         let mut next = Next::Done;
         for deed in &deeds {
@@ -124,8 +128,11 @@ impl Keeper {
     }
 
     /// The pods on a node that use groups, with the devices they were told.
-    async fn sharers(&self, node: &str, holders: &[Holder]) -> Result<Vec<Sharer>, kube::Error> {
+    async fn sharers(&self, node: &str, object: Option<&Node>, holders: &[Holder]) -> Result<Vec<Sharer>, kube::Error> {
         let mut sharers = Vec::new();
+        let mode = self.world.settings.get().tegra_mode();
+        // On a Jetson containers are told a number, which stays the same whatever the GPU is called.
+        let by_name = object.is_none_or(|object| platform_of(object, mode) != Platform::Tegra);
         for pod in self.world.sharers_on(node).iter().filter(|pod| !has_ended(pod)) {
             let groups = groups_of(pod);
             for group in &groups {
@@ -135,7 +142,7 @@ impl Keeper {
                     // A pod that KAI bound: only its ConfigMap knows.
                     device = sharing::told_by_map(&self.world.process.client, pod).await?;
                 }
-                let runs = sharing::runs(pod);
+                let runs = by_name && sharing::runs(pod);
                 sharers.push(Sharer { pod: Key::of(pod.as_ref()), group: group.clone(), told: device, runs });
             }
         }

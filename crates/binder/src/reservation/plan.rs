@@ -52,7 +52,7 @@ pub(crate) struct Sharer {
     pub(crate) group: String,
     /// The device that it was told.
     pub(crate) told: Option<String>,
-    /// Whether its container runs, with what it was told.
+    /// Whether its container runs with the name of the device that it was told.
     pub(crate) runs: bool,
 }
 
@@ -210,12 +210,12 @@ fn check_device(scene: &Scene<'_>, keep: &Holder, used: bool, deeds: &mut Vec<De
         }
         return;
     }
-    // Only where the same holder says something new: its node came back with other devices, and so did the pods' containers.
-    if keep.checked > 0 {
-        for sharer in scene.sharers.iter().filter(|sharer| sharer.group == keep.group) {
-            if sharer.told.as_ref().is_some_and(|told| told != device) {
-                deeds.push(Deed::Retell(sharer.pod.clone(), keep.group.clone(), device.clone()));
-            }
+    // Where the same holder says something new its node came back with other devices, and so did the pods' containers; and who does not
+    // run was left out when the others were told.
+    let others = scene.sharers.iter().filter(|sharer| sharer.group == keep.group);
+    for sharer in others.filter(|sharer| keep.checked > 0 || !sharer.runs) {
+        if sharer.told.as_ref().is_some_and(|told| told != device) {
+            deeds.push(Deed::Retell(sharer.pod.clone(), keep.group.clone(), device.clone()));
         }
     }
 }

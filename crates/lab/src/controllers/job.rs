@@ -100,6 +100,15 @@ async fn release_all(context: &mut Context, job: &Job) -> Result<(), kube::Error
     Ok(())
 }
 
+/// Lets go of a pod whose Job is no more: nobody will ever count it.
+pub async fn release_orphan(context: &mut Context, key: &Key) -> Result<(), kube::Error> {
+    let pod = context.world.pods.get(key).filter(|pod| is_tracked(pod) && context.world.lost_its_job(pod)).cloned();
+    match pod {
+        Some(pod) => release(context, &pod).await,
+        None => Ok(()),
+    }
+}
+
 /// Whether an ended (or ending) pod counts, and how.
 fn outcome(pod: &Pod) -> Option<bool> {
     match phase(pod) {
@@ -126,6 +135,8 @@ async fn count(
     for pod in pods.iter().filter(|pod| is_tracked(pod)) {
         let uid = pod.uid().unwrap_or_default();
         let ended = outcome(pod).or((pod.metadata.deletion_timestamp.is_some() && !is_running(pod)).then_some(false));
+        // Its kubelet has let go of it, perhaps without having begun with it.
+        let ended = ended.or((pod.metadata.deletion_grace_period_seconds == Some(0)).then_some(false));
         match ended {
             Some(true) if is_indexed(spec) => {
                 if index_of(pod).is_some_and(|index| index < spec.completions.unwrap_or(0) && indexes.insert(index)) {

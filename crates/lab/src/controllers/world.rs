@@ -50,6 +50,8 @@ pub enum Work {
     DaemonSet(Key),
     /// A Job.
     Job(Key),
+    /// A pod whose Job is no more.
+    Orphan(Key),
     /// A PodDisruptionBudget.
     DisruptionBudget(Key),
 }
@@ -107,13 +109,7 @@ impl Change {
                 K::cache(world).listing = Some(BTreeSet::new());
                 Vec::new()
             }
-            Event::InitApply(object) => {
-                if let Some(listed) = &mut K::cache(world).listing {
-                    listed.insert(Key::of(&object));
-                }
-                world.seen(object)
-            }
-            Event::Apply(object) => world.seen(object),
+            Event::InitApply(object) | Event::Apply(object) => world.seen(object),
             Event::Delete(object) => world.gone(&object),
             Event::InitDone => world.forget_unlisted::<K>(),
         }))
@@ -129,6 +125,10 @@ impl World {
     /// Takes in an object and says what it concerns, before and after.
     pub fn seen<K: Watched>(&mut self, object: K) -> Vec<Work> {
         let key = Key::of(&object);
+        // What we wrote after a list began may not be in it.
+        if let Some(listed) = &mut K::cache(self).listing {
+            listed.insert(key.clone());
+        }
         if K::cache(self).knows(&key, &object) {
             return Vec::new();
         }
@@ -153,6 +153,13 @@ impl World {
             }
             None => Vec::new(),
         }
+    }
+
+    /// Whether a pod belongs to a Job that is not there; one of the same name made later is another.
+    pub fn lost_its_job(&self, pod: &Pod) -> bool {
+        let Some(owner) = controller_of(pod).filter(|owner| owner.kind == "Job") else { return false };
+        let key = Key { namespace: pod.namespace().unwrap_or_default(), name: owner.name.clone() };
+        self.jobs.get(&key).is_none_or(|job| job.metadata.uid.as_ref() != Some(&owner.uid))
     }
 
     fn forget_unlisted<K: Watched>(&mut self) -> Vec<Work> {
@@ -347,9 +354,12 @@ impl Watched for Job {
         &mut world.jobs
     }
 
-    fn concerns(&self, _: &World) -> Vec<Work> {
+    fn concerns(&self, world: &World) -> Vec<Work> {
         let mut work = vec![Work::Job(Key::of(self))];
         work.extend(owner_work(self));
+        let pods = world.pods.controlled_by(self.metadata.uid.as_deref().unwrap_or_default());
+        let orphans = pods.into_iter().filter(|pod| world.lost_its_job(pod));
+        work.extend(orphans.map(|pod| Work::Orphan(Key::of(pod.as_ref()))));
         work
     }
 }
@@ -382,6 +392,9 @@ impl Watched for Pod {
     fn concerns(&self, world: &World) -> Vec<Work> {
         let namespace = self.namespace().unwrap_or_default();
         let mut work: Vec<Work> = owner_work(self).into_iter().collect();
+        if world.lost_its_job(self) {
+            work.push(Work::Orphan(Key::of(self)));
+        }
         if controller_of(self).is_none() && !self.labels().is_empty() {
             // An orphan may be adopted by a replica set of its namespace.
             work.extend(world.replica_sets.in_namespace(&namespace).map(|s| Work::ReplicaSet(Key::of(s.as_ref()))));

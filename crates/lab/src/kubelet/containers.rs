@@ -97,18 +97,25 @@ impl Kubelets {
     pub(super) fn reattach(&mut self, key: &PodKey, pod: &Pod) {
         let Some(entry) = self.pods.get_mut(key) else { return };
         let Life::Running(machine) = &entry.life else { return };
+        let mut known = self.told.remove(&(key.clone(), entry.uid.clone())).unwrap_or_default();
         let plans = machine.plan().containers.iter().enumerate().filter(|(index, _)| machine.is_running(*index));
-        let mut prepared = Vec::new();
+        let (mut reattached, mut prepared) = (Vec::new(), Vec::new());
         for (index, plan) in plans {
-            if plan.prepare {
-                prepared.push(index);
-            } else {
-                let told = from_devices(&self.nodes[entry.node], &entry.uid, &plan.name);
-                self.environments.lock().entry(key.clone()).or_default().insert(plan.name.clone(), told);
+            match known.remove(&plan.name) {
+                Some(told) if plan.prepare => reattached.push((index, told)),
+                // Nobody in this process knows what it was told: the API may still say it.
+                None if plan.prepare => prepared.push(index),
+                told => {
+                    let told = told.unwrap_or_else(|| from_devices(&self.nodes[entry.node], &entry.uid, &plan.name));
+                    self.environments.lock().entry(key.clone()).or_default().insert(plan.name.clone(), told);
+                }
             }
         }
-        if !prepared.is_empty() {
+        if !prepared.is_empty() || !reattached.is_empty() {
             entry.object = Some(Box::new(pod.clone()));
+        }
+        for (index, told) in reattached {
+            self.start(key, index, told);
         }
         for index in prepared {
             self.prepare(key, index);
@@ -178,26 +185,32 @@ impl Kubelets {
             Some(trouble) => Err(trouble),
             None => environment::resolve(container, facts, &preparing.maps),
         };
-        let start = resolved.map_err(|message| ("CreateContainerConfigError", message)).and_then(|environment| {
+        let environment = resolved.map_err(|message| ("CreateContainerConfigError", message)).and_then(|environment| {
             let start = container_start(node, object, container, environment);
             match start.unknown_gpu() {
                 Some(gpu) => {
                     Err(("RunContainerError", format!("nvidia-container-cli: device error: {gpu}: unknown device")))
                 }
-                None => Ok(start),
+                None => Ok(start.environment),
             }
         });
-        let name = container.name.clone();
-        let Some(Life::Running(machine)) = self.pods.get_mut(key).map(|entry| &mut entry.life) else { return };
-        let start = match start {
-            Ok(start) => start,
+        match environment {
+            Ok(environment) => self.start(key, index, environment),
             Err((reason, message)) => {
+                let Some(Life::Running(machine)) = self.pods.get_mut(key).map(|entry| &mut entry.life) else { return };
                 let effects = machine.refuse_start(index, reason, message, now);
                 self.act(key, effects);
-                return;
             }
-        };
-        let environment = start.environment.clone();
+        }
+    }
+
+    /// Starts a container with its environment, or only its program if it was found running.
+    fn start(&mut self, key: &PodKey, index: usize, environment: Environment) {
+        let Some(entry) = self.pods.get_mut(key) else { return };
+        let (Some(object), Some(container)) = (&entry.object, container_of(entry, index)) else { return };
+        let name = container.name.clone();
+        let start = container_start(&self.nodes[entry.node], object, container, environment.clone());
+        let Life::Running(machine) = &mut entry.life else { return };
         let program = self.programs.as_ref().and_then(|programs| programs.start(start));
         let was_running = machine.is_running(index);
         machine.prepared(index, program.is_some());

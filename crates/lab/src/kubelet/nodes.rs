@@ -176,7 +176,8 @@ impl Kubelets {
     /// only: a large fleet in virtual time then wakes a hundred times per interval and not once per node.
     fn start_timers(&mut self, index: usize) {
         let node = &mut self.nodes[index];
-        if std::mem::replace(&mut node.timers_running, true) {
+        // A kubelet that is off by the time it hears that it is registered begins when it comes back.
+        if !node.is_on() || std::mem::replace(&mut node.timers_running, true) {
             return;
         }
         let mut rng = self.seed.rng(&["heartbeat", &node.spec.name]);

@@ -170,11 +170,13 @@ impl Kubelets {
         let node = &mut self.nodes[index];
         let annotations = pod.metadata.annotations.as_ref();
         let record = annotations.and_then(|annotations| annotations.get(names::DEVICES));
-        if let Some(devices) = record.and_then(|text| serde_json::from_str::<PodDevices>(text).ok()) {
-            node.devices.restore(&plan.uid, devices);
-        } else if let Some(Err(error)) = pod.spec.as_ref().map(|spec| node.devices.allocate(&plan.uid, spec)) {
+        let record = record.and_then(|text| serde_json::from_str::<PodDevices>(text).ok());
+        if record.is_none()
+            && let Some(Err(error)) = pod.spec.as_ref().map(|spec| node.devices.allocate(&plan.uid, spec))
+        {
             tracing::warn!(pod = key.1, %error, "a running pod has no record of its devices and none are free");
         }
+        let held = record.or_else(|| node.devices.held_by(&plan.uid).cloned()).unwrap_or_default();
         node.take(&plan);
         let fresh = node.take_address();
         let status = pod.status.clone().unwrap_or_default();
@@ -185,10 +187,19 @@ impl Kubelets {
         let octet = machine.pod_address().rsplit('.').next().and_then(|octet| octet.parse().ok()).unwrap_or(fresh);
         node.free_address(fresh);
         node.keep_address(octet);
+        // The machine went down while nobody looked: whatever ran then has ended.
+        let ended = node.booted.is_some_and(|booted| machine.runs_since_before(booted));
+        if !ended {
+            node.devices.restore(&uid, held.clone());
+        }
         let mut entry = PodEntry::new(uid, index, Life::Running(Box::new(machine)));
         entry.octet = Some(octet);
         entry.counted = true;
+        entry.begun = true;
         self.pods.insert(key.clone(), entry);
+        if ended {
+            self.pod_after_reboot(key, held);
+        }
         self.publish_devices(key, index);
     }
 
@@ -280,7 +291,7 @@ impl Kubelets {
         }
         let (status, removable) = match &mut entry.life {
             Life::Running(machine) => {
-                let never_began = machine.is_removable() && entry.reported.is_none();
+                let never_began = machine.is_removable() && !entry.begun;
                 ((!never_began).then(|| machine.status(now)), machine.is_removable())
             }
             Life::Refused { status } => (Some(status.clone()), false),
@@ -291,6 +302,7 @@ impl Kubelets {
             let fingerprint = fingerprint(&status);
             if entry.reported != Some(fingerprint) {
                 entry.busy = true;
+                entry.begun = true;
                 let mut patch = json!({"metadata": {"uid": entry.uid}, "status": status});
                 if let Some(checkpoint) = &entry.checkpoint {
                     patch["metadata"]["annotations"] = json!({names::DEVICES: checkpoint});

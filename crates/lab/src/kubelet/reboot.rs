@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     admission::Rejection,
-    device::{AllocationError, DeviceManager},
+    device::{AllocationError, DeviceManager, PodDevices},
     node::Sizes,
     pod::{Effect, rejected},
 };
@@ -43,6 +43,7 @@ impl Kubelets {
         let now = self.clock.now();
         let node = &mut self.nodes[index];
         node.boots += 1;
+        node.booted = Some(now);
         let name = node.spec.name.clone();
         if new_uuids {
             let boots = node.boots.to_string();
@@ -67,16 +68,17 @@ impl Kubelets {
         let here: Vec<PodKey> =
             self.pods.iter().filter(|(_, entry)| entry.node == index).map(|(key, _)| key.clone()).collect();
         for key in here {
-            self.pod_after_reboot(&key, &before);
+            let uid = self.pods.get(&key).map(|entry| entry.uid.clone()).unwrap_or_default();
+            self.pod_after_reboot(&key, before.held_by(&uid).cloned().unwrap_or_default());
         }
     }
 
-    fn pod_after_reboot(&mut self, key: &PodKey, before: &DeviceManager) {
+    /// A pod that was there before the reboot and had these devices.
+    pub(super) fn pod_after_reboot(&mut self, key: &PodKey, held: PodDevices) {
         let now = self.clock.now();
         let Some(entry) = self.pods.get_mut(key) else { return };
         let Life::Running(machine) = &mut entry.life else { return };
         let node = &mut self.nodes[entry.node];
-        let held = before.held_by(&entry.uid).cloned().unwrap_or_default();
         let lost = node.devices.lacks(&held).map(str::to_owned);
         if lost.is_none() && !machine.is_ended() {
             node.devices.restore(&entry.uid, held);

@@ -67,8 +67,9 @@ pub(super) struct NodeState {
     /// What the next status report must contain.
     pub(super) report: Report,
     pub(super) failures: u32,
-    /// How often the machine was rebooted.
+    /// How often the machine was rebooted, and when last.
     pub(super) boots: u32,
+    pub(super) booted: Option<Timestamp>,
     /// The machine is going through a reboot; whether its devices come back with other UUIDs.
     pub(super) rebooting: Option<bool>,
     /// What happened to pods while the kubelet was stopped; `None` = gone.
@@ -115,6 +116,7 @@ impl NodeState {
             report: Report::Nothing,
             failures: 0,
             boots: 0,
+            booted: None,
             rebooting: None,
             backlog: BTreeMap::new(),
         }
@@ -182,6 +184,8 @@ pub(super) struct PodEntry {
     pub(super) life: Life,
     /// Fingerprint of the status the server is known to have.
     pub(super) reported: Option<u64>,
+    /// Whether the server was ever told that the kubelet has it.
+    pub(super) begun: bool,
     /// A write about this pod is under way.
     pub(super) busy: bool,
     pub(super) failures: u32,
@@ -220,6 +224,7 @@ impl PodEntry {
             node,
             life,
             reported: None,
+            begun: false,
             busy: false,
             failures: 0,
             timer: None,

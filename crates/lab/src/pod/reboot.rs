@@ -43,6 +43,14 @@ impl PodMachine {
         effects
     }
 
+    /// Whether a container is said to run since before this time, in whole seconds, as statuses say it.
+    pub fn runs_since_before(&self, time: Timestamp) -> bool {
+        self.containers.iter().any(|container| match container.state {
+            State::Running { since } => since.as_second() < time.as_second(),
+            _ => false,
+        })
+    }
+
     /// Whether deletion was asked for.
     pub fn is_deleting(&self) -> bool {
         self.deleting

@@ -203,7 +203,8 @@ impl Fixture {
     /// Does what the binder and the kubelet do: the pods of all open requests run.
     pub(super) async fn run_placed(&self) {
         for request in self.requests().await {
-            if request.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Succeeded") {
+            let phase = request.status.as_ref().and_then(|status| status.phase.as_deref());
+            if matches!(phase, Some("Succeeded" | "Failed")) {
                 continue;
             }
             let name = request.name_any();

@@ -89,3 +89,52 @@ async fn an_eviction_that_the_server_refuses_is_taken_back() {
     .await;
     assert_eq!(fixture.faults.struck(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_victim_knows_who_took_its_place_even_if_the_scheduler_dies_with_the_delete() {
+    use kai_lab::faults::{ApiEffect, ApiFault, Trigger};
+    let fixture = Fixture::new().await;
+    fixture.node("a", 1).await;
+    fixture.queue("top", None, -1).await;
+    fixture.queue("team-a", Some("top"), 0).await;
+    fixture.queue("team-b", Some("top"), 1).await;
+    fixture.gang("borrower", "team-a", 1).await;
+    let running = fixture.start();
+    eventually("team-a borrows", async || fixture.requests().await.len() == 1).await;
+    fixture.run_placed().await;
+    pause(1000).await;
+    let kill = ApiFault {
+        verb: Some("delete".into()),
+        resource: Some("pods".into()),
+        trigger: Trigger::Nth(1),
+        effect: ApiEffect::KillAfter,
+    };
+    fixture.faults.set(vec![kill]);
+    fixture.gang("owner", "team-b", 1).await;
+    fixture.faults.killed().cancelled().await;
+    drop(running);
+    for about in ["borrower-0", "borrower"] {
+        let events = fixture.events(about).await;
+        let told = events.iter().any(|(_, text)| text.contains("was reclaimed by workload default/owner"));
+        assert!(told, "{about}: {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_victim_that_was_not_bound_yet_and_goes_at_once_leaves_its_place() {
+    let fixture = Fixture::new().await;
+    fixture.node("a", 1).await;
+    fixture.queue("top", None, -1).await;
+    fixture.queue("team-a", Some("top"), 0).await;
+    fixture.queue("team-b", Some("top"), 1).await;
+    fixture.gang("borrower", "team-a", 1).await;
+    let _running = fixture.start();
+    eventually("team-a borrows", async || fixture.requests().await.len() == 1).await;
+    // No binder: the pod never gets to its node, so the server deletes it without waiting for a kubelet.
+    fixture.gang("owner", "team-b", 1).await;
+    eventually("the borrower is gone", async || {
+        fixture.api::<Pod>().get_opt("borrower-0").await.expect("an answer").is_none()
+    })
+    .await;
+    eventually("the owner is placed", async || fixture.request("owner-0").await.is_some()).await;
+}

@@ -111,3 +111,25 @@ async fn a_binder_that_does_not_say_when_to_try_again_is_given_growing_pauses() 
     }
     assert_eq!(pauses, [0, 5, 10, 20]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_a_refusal_when_it_has_ended_and_the_pod_still_waits() {
+    let fixture = Fixture::new().await;
+    fixture.node("a", 1).await;
+    fixture.team().await;
+    fixture.gang("job", "team", 1).await;
+    let _running = fixture.start();
+    eventually("it is placed", async || fixture.request("job-0").await.is_some()).await;
+    let until = fixture.clock.now() + jiff::SignedDuration::from_secs(40);
+    refuse(&fixture, "job-0", 1, &until.to_string()).await;
+    // Somebody else has the node by the time that it may be tried again.
+    fixture.gang("other", "team", 1).await;
+    eventually("the other is placed", async || fixture.request("other-0").await.is_some()).await;
+    fixture.run_placed().await;
+    pause(30_000).await;
+    assert!(fixture.request("job-0").await.is_some(), "it holds");
+    eventually("it is gone", async || fixture.request("job-0").await.is_none()).await;
+    assert!(fixture.clock.now() >= until);
+    fixture.delete::<k8s_openapi::api::core::v1::Pod>("other-0").await;
+    eventually("it is placed after all", async || fixture.request("job-0").await.is_some()).await;
+}

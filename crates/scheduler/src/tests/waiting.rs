@@ -129,3 +129,32 @@ async fn a_scheduler_of_a_shard_uses_its_nodes_queues_groups_and_policy_only() {
     pause(30_000).await;
     assert_eq!((fixture.requests().await.len(), fixture.reason("other-0").await), (2, None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_told_too_late_that_it_waits_says_in_the_end_that_it_has_its_place() {
+    use kai_lab::{
+        faults::{ApiEffect, ApiFault, Trigger},
+        fleet::Span,
+    };
+    let fixture = Fixture::new().await;
+    fixture.team().await;
+    fixture.gang("job", "team", 1).await;
+    let late = ApiFault {
+        verb: Some("patch".into()),
+        resource: Some("pods/status".into()),
+        trigger: Trigger::Nth(1),
+        effect: ApiEffect::Delay(Span::fixed(std::time::Duration::from_secs(20))),
+    };
+    fixture.faults.set(vec![late]);
+    let _running = fixture.start();
+    eventually("it is about to be told", async || fixture.faults.struck() == 1).await;
+    fixture.node("a", 1).await;
+    eventually("it is placed", async || fixture.requests().await.len() == 1).await;
+    fixture.run_placed().await;
+    let told = || fixture.written().iter().filter(|write| write.ends_with("/pods/job-0/status")).count();
+    eventually("it is told, too late, and corrected", async || told() == 2).await;
+    let pod = fixture.api::<k8s_openapi::api::core::v1::Pod>().get("job-0").await.expect("a pod");
+    let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+    let placed = conditions.iter().find(|one| one.type_ == "PodScheduled").expect("a condition");
+    assert_eq!((placed.status.as_str(), placed.reason.as_deref(), placed.message.as_deref()), ("True", None, None));
+}

@@ -1,4 +1,5 @@
-//! A delete per victim, by uid: a pod of the same name that came later is never hit.
+//! A delete per victim, by uid: a pod of the same name that came later is never hit. Who took its place is told first, so that a victim
+//! knows it even if this process dies with the delete.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,22 +39,18 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
     let api: Api<Pod> = Api::namespaced(around.process.client.clone(), &namespace);
     let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    if around.disruption_condition && *around.leads.borrow() {
-        say_disrupted(&around, &api, &name, &evict.text).await;
+    if *around.leads.borrow() {
+        tell(&around, &evict).await;
+        if around.disruption_condition {
+            say_disrupted(&around, &api, &name, &evict.text).await;
+        }
     }
     for failures in 1..=TRIES {
         if !*around.leads.borrow() {
             break;
         }
         match api.delete(&name, &parameters).await {
-            Ok(_) => {
-                let events = &around.process.events;
-                events.tell_of(evict.pod, Kind::Normal, "Evict", evict.text.clone(), BTreeMap::new());
-                if let Some(group) = evict.group {
-                    events.tell_of(group, Kind::Normal, "Evict", evict.text, evict.annotations);
-                }
-                return Outcome::Evicted { uid, stays: None };
-            }
+            Ok(_) => return Outcome::Evicted { uid, stays: None },
             Err(error) => match classify(&error) {
                 Class::Gone => return Outcome::Evicted { uid, stays: None },
                 Class::Refused => {
@@ -72,7 +69,32 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
             break;
         }
     }
-    find_out(&around, &api, &name, uid).await
+    let outcome = find_out(&around, &api, &name, uid).await;
+    if let Outcome::Evicted { stays: Some(_), .. } = &outcome {
+        let text = "the pod was to be evicted and could not be deleted: it stays for now";
+        around.process.events.tell_of(evict.pod, Kind::Warning, "EvictionFailed", text, BTreeMap::new());
+    }
+    outcome
+}
+
+/// Tells the pod and its group who takes the place.
+async fn tell(around: &Surroundings, evict: &Evict) {
+    let events = &around.process.events;
+    let pod = events.tell_first(evict.pod.clone(), Kind::Normal, "Evict", evict.text.clone(), BTreeMap::new());
+    match evict.group.clone() {
+        Some(group) => {
+            let group = events.tell_first(group, Kind::Normal, "Evict", evict.text.clone(), evict.annotations.clone());
+            futures::future::join(pod, group).await;
+        }
+        None => pod.await,
+    }
+}
+
+/// Finds out whether a pod is to be deleted, where what was heard last is older than what is known.
+pub(crate) async fn look_again(around: Surroundings, pod: ObjectReference) -> Outcome {
+    let api: Api<Pod> = Api::namespaced(around.process.client.clone(), pod.namespace.as_deref().unwrap_or_default());
+    let uid = pod.uid.unwrap_or_default();
+    find_out(&around, &api, pod.name.as_deref().unwrap_or_default(), uid).await
 }
 
 /// Asks until there is an answer whether the pod is still there.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::Node;
-use kai_api::names::objects;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kai_api::names::{namespaces, objects};
 use kai_lab::faults::NodeAction;
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -120,6 +120,27 @@ fn after_a_reboot_in_the_midst_of_binds_all_run() {
         world.lab.inject("t4x4-0", NodeAction::Reboot { down: Duration::from_secs(45), new_uuids: true });
         let facts = at_rest(&mut world).await?;
         ensure!(facts.count(State::Runs) == 8, "not all run: {}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn a_jetson_that_comes_back_with_another_uuid_and_without_its_reservation_takes_pods_again() {
+    let outcome = in_virtual_time(async {
+        let mut world = World::start(fleet("thor")?, |_| {}).await?;
+        workloads::pod(&mut world, "first", &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        world.pass(A_WHILE).await;
+        world.lab.inject("thor-0", NodeAction::Reboot { down: Duration::from_secs(30), new_uuids: true });
+        world.pass(Duration::from_secs(10)).await;
+        let reservations: Api<Pod> = Api::namespaced(world.client.clone(), namespaces::RESERVATION);
+        reservations.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
+        world.pass(A_WHILE).await;
+        // The first pod runs again by then: it was told a number, and that is still right.
+        workloads::pod(&mut world, "second", &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 2, "not both run: {}", facts.shown());
         world.end().await;
         Ok(())
     });

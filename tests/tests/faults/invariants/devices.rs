@@ -45,7 +45,8 @@ fn overfull(facts: &Facts) -> Vec<String> {
     }
     for (name, node) in facts.nodes.iter().filter(|(_, node)| node.ready) {
         let groups = shared.keys().filter(|(other, _)| other == name).count() as u64;
-        let entire = whole.get(name.as_str()).copied().unwrap_or(0).div_ceil(node.replicas);
+        // A whole GPU is a device, however often it is offered.
+        let entire = whole.get(name.as_str()).copied().unwrap_or(0);
         if groups + entire > node.devices {
             broken.push(format!("node {name} has {} devices, {groups} are shared and {entire} whole", node.devices));
         }

@@ -11,6 +11,9 @@ pub fn check(facts: &Facts) -> Vec<String> {
             broken
                 .push(format!("pod {} is bound to node {:?} and does not run: {:?}", pod.name, pod.node, pod.waiting));
         }
+        if let Some(why) = pod.refusals.get("PodScheduled").filter(|_| pod.holds()) {
+            broken.push(format!("pod {} is on node {:?} and says that it waits: {why}", pod.name, pod.node));
+        }
         if pod.holds() && node.is_none() {
             broken.push(format!("pod {} is on node {:?}, which is no more", pod.name, pod.node));
         }

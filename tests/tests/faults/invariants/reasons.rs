@@ -42,11 +42,13 @@ fn untrue(facts: &Facts, pod: &PodFacts, why: &str) -> Option<String> {
     }
     if let Some(limit) = pod.queue.as_deref().and_then(|queue| queues::limit(facts, queue)) {
         let memory = facts.nodes.values().map(|node| node.memory).max().unwrap_or(1);
+        let memory_of =
+            |node: &Option<String>| node.as_ref().and_then(|node| facts.nodes.get(node)).map(|node| node.memory);
         let held: u64 = facts
             .pods
             .iter()
             .filter(|other| other.holds() && other.queue == pod.queue)
-            .map(|other| queues::millionths(other.ask, memory))
+            .map(|other| queues::millionths(other.ask, memory_of(&other.node).unwrap_or(memory)))
             .sum();
         if held + queues::millionths(pod.ask, memory) * together > limit {
             return (!why.contains("limit") && !why.contains("Limit"))

@@ -16,7 +16,7 @@ pub fn on_node(facts: &Facts, node: &str, ask: Ask) -> u64 {
             *shared.entry(group).or_default() += pod.ask.of_each(described.memory);
         }
     }
-    let taken = shared.len() as u64 + whole.div_ceil(described.replicas);
+    let taken = shared.len() as u64 + whole;
     let free = described.devices.saturating_sub(taken);
     let (entire, asked) = (described.memory * 1_000_000, ask.of_each(described.memory));
     match ask {

@@ -144,3 +144,11 @@ fn a_new_group_does_not_get_the_device_that_pods_of_another_group_use() {
     let goes = |deed: &Deed| matches!(deed, Deed::Replace(name, text) if name == "b" && text.contains("which pods of group g use"));
     assert!(deeds.iter().any(goes) && deeds.contains(&Deed::Create("g".into())), "{deeds:?}");
 }
+
+#[test]
+fn a_pod_that_was_left_out_when_its_group_got_another_device_is_told_too() {
+    let holds = [holder("a", "g", Some("GPU-2"), 1)];
+    let users = [sharer("g", "GPU-2"), Sharer { runs: false, ..sharer("g", "GPU-1") }];
+    let retell = Deed::Retell(Key::new("team", "p"), "g".into(), "GPU-2".into());
+    assert_eq!(decide(&holds, &users, &[], &[]), [retell]);
+}
