@@ -204,7 +204,7 @@ async fn run_tiers(suite: Suite<'_>, filter: &str, selection: Selection) -> Tall
             continue;
         }
         match selection.decide(tier, suite.needs) {
-            Ok(Decision::Run) => run_tier(tier, suite.ground, &cases, &last, &mut tally).await,
+            Ok(Decision::Run) => Box::pin(run_tier(tier, suite.ground, &cases, &last, &mut tally)).await,
             Ok(Decision::Skip(reason)) => println!("{tier}: {count} cases not run: {reason}"),
             Err(missing) => {
                 println!("FAILED  {tier}  cannot run and must not be skipped: {missing:#}");

@@ -229,7 +229,7 @@ async fn queues_groups_and_topologies_are_judged() {
     let cancel = tokio_util::sync::CancellationToken::new();
     let queues = Api::<Queue>::all(cluster.client.clone());
     let config = kube::runtime::watcher::Config::default();
-    let mirror = Mirror::<Queue>::builder().start(queues.clone(), config, &health, &cancel);
+    let mirror = Mirror::<Queue>::builder().start(Api::all(cluster.client.clone()), config, &health, &cancel);
     mirror.ready().await;
     cluster.answer(router(Rules::default().with_queues(mirror.clone())));
     cluster.put(&queues, queue("top", None)).await.unwrap();

@@ -17,7 +17,7 @@ use k8s_openapi::{
 use kai_api::{PodGroup, Queue};
 use kai_clock::Clock;
 use kai_controllers::Options;
-use kai_kit::{Process, watch, watch::News};
+use kai_kit::{Lean, Process, watch, watch::News};
 use kai_lab::{
     cluster::{Lab, LabOptions},
     faults::{ApiEffect, ApiFault, Trigger},
@@ -180,7 +180,7 @@ impl World {
                 counter.fetch_add(1, Ordering::Relaxed);
             }
         };
-        let api: Api<K> = Api::all(self.client.clone());
+        let api: Api<Lean<K>> = Api::all(self.client.clone());
         let (health, cancel) = (kai_kit::Health::default(), self.process.cancel.clone());
         tokio::spawn(watch::run(api, watcher::Config::default(), "count".into(), health, cancel, tell));
         tokio::time::sleep(Duration::from_secs(1)).await;

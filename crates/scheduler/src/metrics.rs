@@ -34,6 +34,7 @@ pub(crate) struct ByAction {
 
 /// Labels of numbers by queue, as KAI has them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[expect(clippy::struct_field_names, reason = "they are the labels, as KAI calls them")]
 pub(crate) struct ByQueue {
     queue_name: String,
     queue_metadata_name: String,

@@ -82,7 +82,7 @@ pub(crate) async fn run(process: Process, options: Options, planner: Planner) ->
         // What this run began ends with it; its events go on.
         let run = Process { cancel: process.cancel.child_token(), ..process.clone() };
         let guard = run.cancel.clone().drop_guard();
-        run_as(run, options.clone(), planner, metrics.clone(), file.clone(), found).await?;
+        Box::pin(run_as(run, options.clone(), planner, metrics.clone(), file.clone(), found)).await?;
         drop(guard);
     }
     Ok(())

@@ -178,6 +178,7 @@ impl NodeState {
 pub(super) type EventKey = (Cow<'static, str>, String, Option<usize>);
 
 /// One pod.
+#[expect(clippy::struct_excessive_bools, reason = "four facts that have nothing to do with each other")]
 pub(super) struct PodEntry {
     pub(super) uid: String,
     pub(super) node: usize,

@@ -45,6 +45,7 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
             say_disrupted(&around, &api, &name, &evict.text).await;
         }
     }
+    let mut why = String::new();
     for failures in 1..=TRIES {
         if !*around.leads.borrow() {
             break;
@@ -54,8 +55,7 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
             Err(error) => match classify(&error) {
                 Class::Gone => return Outcome::Evicted { uid, stays: None },
                 Class::Refused => {
-                    let text = format!("the pod cannot be evicted: {}", message(&error));
-                    around.process.events.tell_of(evict.pod, Kind::Warning, "FailedEviction", text, BTreeMap::new());
+                    why = format!(": {}", message(&error));
                     // The same victim would be chosen again at once.
                     around.process.sleep(REFUSED).await;
                     break;
@@ -71,7 +71,7 @@ pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
     }
     let outcome = find_out(&around, &api, &name, uid).await;
     if let Outcome::Evicted { stays: Some(_), .. } = &outcome {
-        let text = "the pod was to be evicted and could not be deleted: it stays for now";
+        let text = format!("the pod was to be evicted and stays for now, for it could not be deleted{why}");
         around.process.events.tell_of(evict.pod, Kind::Warning, "EvictionFailed", text, BTreeMap::new());
     }
     outcome
