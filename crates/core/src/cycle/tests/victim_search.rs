@@ -152,8 +152,9 @@ fn explore(cycle: &mut Cycle, action: Action, order: &ServingOrder, group: Group
             break;
         }
     }
-    // Where somebody could be asked to leave, what is free without it may do as well.
-    if explored.solution.is_none() && !batches.is_empty() && table.play(cycle, &[]).is_some() {
+    // Where somebody could be asked to leave, or has left in an earlier turn, what is free without it may do as well.
+    let somebody = !batches.is_empty() || !cycle.cluster.leaving.is_empty();
+    if explored.solution.is_none() && somebody && table.play(cycle, &[]).is_some() {
         explored.solution = Some(Vec::new());
     }
     explored
