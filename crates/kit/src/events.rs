@@ -20,6 +20,7 @@ use k8s_openapi::{
 };
 use kai_clock::Clock;
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -71,14 +72,16 @@ pub struct Recorder {
     client: Client,
     clock: Clock,
     component: &'static str,
+    known: Known,
 }
 
 impl Recorder {
     /// Starts a writer that ends when cancelled.
     pub fn start(client: Client, clock: Clock, component: &'static str, cancel: CancellationToken) -> Self {
         let (notes, mut waiting) = mpsc::channel(WAITING);
+        let known = Known::default();
         let mut writer =
-            Writer { client: client.clone(), clock, component, known: BTreeMap::new(), swept: clock.now() };
+            Writer { client: client.clone(), clock, component, known: Arc::clone(&known), swept: clock.now() };
         tokio::spawn(async move {
             let work = async {
                 while let Some(note) = waiting.recv().await {
@@ -90,7 +93,7 @@ impl Recorder {
                 () = work => {}
             }
         });
-        Self { notes, dropped: Arc::default(), client, clock, component }
+        Self { notes, dropped: Arc::default(), client, clock, component, known }
     }
 
     /// Tells something about an object.
@@ -132,7 +135,12 @@ impl Recorder {
         let key = key_of(&note);
         let api: Api<Event> = Api::namespaced(self.client.clone(), &key.0);
         let now = self.clock.now();
-        create(&api, self.component, &event(self.component, &note, &key, now)).await;
+        if self.known.lock().contains_key(&key) {
+            // The server has these words; that they were said again is counted behind.
+            self.tell_of(note.about, note.kind, note.reason, note.message, note.annotations);
+        } else if create(&api, self.component, &event(self.component, &note, &key, now)).await {
+            self.known.lock().insert(key, Written { count: 1, told: now });
+        }
     }
 
     /// How many could not be taken.
@@ -142,6 +150,10 @@ impl Recorder {
     }
 }
 
+/// What the server was told, by namespace and name of the event.
+type Known = Arc<Mutex<BTreeMap<(String, String), Written>>>;
+
+#[derive(Debug)]
 struct Written {
     count: i32,
     /// When the server last heard of it.
@@ -152,7 +164,7 @@ struct Writer {
     client: Client,
     clock: Clock,
     component: &'static str,
-    known: BTreeMap<(String, String), Written>,
+    known: Known,
     swept: Timestamp,
 }
 
@@ -160,28 +172,34 @@ impl Writer {
     async fn write(&mut self, note: Note) {
         let now = self.clock.now();
         if now.duration_since(self.swept) >= SWEEP {
-            self.known.retain(|_, written| now.duration_since(written.told) < FORGET);
+            self.known.lock().retain(|_, written| now.duration_since(written.told) < FORGET);
             self.swept = now;
         }
         let key = key_of(&note);
         let api: Api<Event> = Api::namespaced(self.client.clone(), &key.0);
-        if let Some(written) = self.known.get_mut(&key) {
+        let count = self.known.lock().get_mut(&key).map(|written| {
             written.count = written.count.saturating_add(1);
-            if now.duration_since(written.told) < COUNT_UP {
-                return;
-            }
-            let patch = json!({"count": written.count, "lastTimestamp": Time(now)});
-            match writes::merge(&api, self.component, &key.1, &patch).await {
-                Ok(_) => written.told = now,
-                Err(error) if classify(&error) == Class::Gone => {
-                    self.known.remove(&key);
-                }
-                Err(error) => tracing::debug!(%error, "event not counted up"),
+            (written.count, now.duration_since(written.told) >= COUNT_UP)
+        });
+        if let Some((count, is_due)) = count {
+            if is_due {
+                self.count_up(&api, key, count, now).await;
             }
             return;
         }
         if create(&api, self.component, &event(self.component, &note, &key, now)).await {
-            self.known.insert(key, Written { count: 1, told: now });
+            self.known.lock().insert(key, Written { count: 1, told: now });
+        }
+    }
+
+    async fn count_up(&self, api: &Api<Event>, key: (String, String), count: i32, now: Timestamp) {
+        let patch = json!({"count": count, "lastTimestamp": Time(now)});
+        let answer = writes::merge(api, self.component, &key.1, &patch).await;
+        let mut known = self.known.lock();
+        match answer {
+            Ok(_) => drop(known.get_mut(&key).map(|written| written.told = now)),
+            Err(error) if classify(&error) == Class::Gone => drop(known.remove(&key)),
+            Err(error) => tracing::debug!(%error, "event not counted up"),
         }
     }
 }

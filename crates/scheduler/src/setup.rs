@@ -276,7 +276,9 @@ mod tests {
     #[test]
     fn without_objects_the_defaults_are_kais() {
         let nothing = Found::default().conclude(&Options::default(), None).setup;
-        assert_eq!((nothing.settings, nothing.lease.as_str()), (Settings::default(), "kai-scheduler"));
+        let pool = Some(NodePool { label: "kai.scheduler/node-pool".to_owned(), value: None });
+        let kais = Settings { pool, ..Settings::default() };
+        assert_eq!((nothing.settings, nothing.lease.as_str()), (kais, "kai-scheduler"));
         let pool = Options { partition_label_value: "blue".to_owned(), ..Options::default() };
         assert_eq!(Found::default().conclude(&pool, None).setup.lease, "kai-scheduler-blue");
     }
