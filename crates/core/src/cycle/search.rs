@@ -13,25 +13,25 @@
 //! The counters never deny what would fit, so nothing is missed by trusting them. If batches in the order of taking did not lead to a
 //! solution and there are few of them, every choice is tried, the smallest first: a solution is found iff one exists.
 
+mod hope;
+mod one_node;
+
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
-use smallvec::SmallVec;
 
 use crate::{
-    cluster::{ledger::Checkpoint, status::Status},
+    cluster::status::Status,
     cycle::{
         Cycle,
         order::ServingOrder,
-        ranking::suits,
         room::{Movers, Room},
         scenario::Outcome,
         tasks::Steps,
         victims::{Batch, Promises, TakingOrder},
     },
-    delta::Gpus,
-    ids::{ClassId, GroupId, NodeId, PodId, QueueId},
-    plan::{Cause, Decision, Eviction, VictimRefusal},
+    ids::{GroupId, NodeId, PodId, QueueId},
+    plan::{Decision, Eviction, VictimRefusal},
     policy::Action,
 };
 
@@ -128,72 +128,6 @@ impl Cycle<'_> {
         spared.then(|| self.spare_all(search, rules)).flatten().ok_or(attempt.refusals)
     }
 
-    /// Why nobody's leaving can help: a pod fits no node even if it were empty, or there is room for all of them, though they
-    /// were turned down, and nobody who could leave stands against them.
-    fn hopeless(&mut self, search: &Search, room: &Room) -> Option<VictimRefusal> {
-        let told = self.refusals.get(&search.beneficiary).map_or(&[][..], |causes| causes);
-        let turned_down =
-            told.iter().any(|cause| matches!(cause, Cause::Gang { .. } | Cause::Pod { .. } | Cause::SameAs(_)));
-        if told.iter().any(|cause| matches!(cause, Cause::TopologyUnknown(_))) {
-            return Some(VictimRefusal::NeverFits);
-        }
-        let mut seen: SmallVec<[ClassId; 4]> = SmallVec::new();
-        let mut opposed = self.group(search.beneficiary).tree.is_some();
-        for pod in super::gang::pods_of(search.steps) {
-            let class = self.cluster.pods[pod.index()].class;
-            let claims = !self.cluster.pods[pod.index()].claims().is_empty();
-            if claims && self.policy.plugins.dynamic_resources && self.cluster.claims_refusal(pod).is_some() {
-                return Some(VictimRefusal::NeverFits);
-            }
-            opposed |= claims || !self.cluster.class(class).numa.units.is_empty();
-            if seen.contains(&class) {
-                continue;
-            }
-            seen.push(class);
-            if !self.could_ever_fit(class) {
-                return Some(VictimRefusal::NeverFits);
-            }
-            if let Some(census) = &mut self.census {
-                census.prepare(self.cluster, pod);
-                opposed |= census.is_opposed(self.cluster, pod);
-            }
-            // What a request by memory costs a queue depends on the node: room somewhere is not room for it.
-            opposed |= matches!(self.cluster.class(class).gpus, Gpus::Memory { .. });
-        }
-        let over_limit = self.group(search.beneficiary).queue.is_some_and(|queue| {
-            let cost = self.tasks().cost(search.steps, self.largest_gpu);
-            self.cluster.breach(queue, &cost, self.group(search.beneficiary).preemptible).is_some()
-        });
-        // Moving pods about changes nothing for their queues.
-        if over_limit && search.action == Action::Consolidation {
-            return Some(VictimRefusal::NoRoom);
-        }
-        // Since it was turned down others may have left.
-        let unchanged = self.costly.is_empty();
-        (turned_down && unchanged && seen.len() == 1 && room.is_enough() && !opposed && !over_limit)
-            .then_some(VictimRefusal::NoRoom)
-    }
-
-    /// Whether some node would hold a pod of a class if it were empty.
-    fn could_ever_fit(&mut self, class: ClassId) -> bool {
-        let version = self.cluster.nodes_version;
-        if let Some((_, fits)) = self.cluster.memory.possible.get(&class).filter(|(known, _)| *known == version) {
-            return *fits;
-        }
-        let described = self.cluster.class(class);
-        let everywhere = self.policy.plugins.predicates && described.constraints.everywhere().is_some();
-        let fits = !everywhere
-            && self.cluster.nodes.iter().any(|node| {
-                let units = node.shares_of(described).is_none_or(|(_, units)| units != u64::MAX);
-                node.exists
-                    && units
-                    && node.total.fit(&described.amounts)
-                    && suits(self.cluster, described, node, self.policy).is_ok()
-            });
-        self.cluster.memory.possible.insert(class, (version, fits));
-        fits
-    }
-
     /// The next batch in the order of taking.
     fn next_batch(
         &mut self,
@@ -225,119 +159,6 @@ impl Cycle<'_> {
             return None;
         }
         Some(outcome)
-    }
-
-    /// Whether the beneficiary would fit if all victims left at once. It is asked once, and only where there are too many batches to try
-    /// every choice: then nothing that could be found is missed.
-    fn may_help(
-        &mut self,
-        search: &Search,
-        rules: &mut dyn Rules,
-        attempt: &mut Attempt,
-        order: &mut TakingOrder,
-    ) -> bool {
-        if attempt.hope != Hope::Unknown {
-            return attempt.hope == Hope::Some;
-        }
-        let mut ahead = std::mem::take(&mut attempt.ahead);
-        while let Some(batch) = self.next_batch(search, rules, attempt, order) {
-            ahead.push_back(batch);
-        }
-        attempt.ahead = ahead;
-        let few = attempt.taken.len() + attempt.ahead.len() <= FEW;
-        let all = || attempt.taken.iter().chain(&attempt.ahead);
-        let helps = few || self.fits_without(search.beneficiary, all());
-        attempt.hope = if helps { Hope::Some } else { Hope::None };
-        helps
-    }
-
-    /// Looks at single nodes for the first batches: victims on one node may come later in the order of taking than victims on several
-    /// and still be fewer. What is found where nothing else was possible is taken; otherwise it is only noted.
-    fn survey(
-        &mut self,
-        search: &Search,
-        rules: &mut dyn Rules,
-        attempt: &mut Attempt,
-        order: &mut TakingOrder,
-        movers: Movers,
-    ) -> Option<Outcome> {
-        let mut room = Room::new(self, search.steps, movers);
-        let checkpoint = self.cluster.checkpoint();
-        let mut first = true;
-        while attempt.taken.len() < SURVEYED
-            && let Some(batch) = self.next_batch(search, rules, attempt, order)
-        {
-            room.add(self, &batch);
-            attempt.taken.push(batch);
-            if !room.may_fit() {
-                continue;
-            }
-            if let Some(outcome) = self.look_at_nodes(search, rules, attempt, &room) {
-                if first {
-                    return Some(outcome);
-                }
-                self.cluster.rollback(checkpoint);
-                let chosen = std::mem::take(&mut attempt.newest);
-                attempt.tried.remove(&chosen);
-                attempt.on_one_node = Some((chosen, outcome.price()));
-                break;
-            }
-            first = false;
-        }
-        attempt.taken.drain(..).rev().for_each(|batch| attempt.ahead.push_front(batch));
-        None
-    }
-
-    /// What was found on one node instead of what was found in order, if it costs no more.
-    fn prefer_one_node(
-        &mut self,
-        search: &Search,
-        rules: &mut dyn Rules,
-        attempt: &Attempt,
-        start: Checkpoint,
-        outcome: Outcome,
-    ) -> Option<Outcome> {
-        let noted = attempt.on_one_node.as_ref().filter(|(_, price)| *price <= outcome.price());
-        let Some((chosen, _)) = noted.filter(|(chosen, _)| *chosen != attempt.newest) else { return Some(outcome) };
-        // Batches come in the same order as when it was found, but perhaps fewer of them so far.
-        let all: Vec<&Batch> = attempt.taken.iter().chain(&attempt.ahead).collect();
-        let batches: Vec<&Batch> = chosen.iter().filter_map(|place| all.get(*place).copied()).collect();
-        self.cluster.rollback(start);
-        rules.before(self, &batches);
-        // The same game from the same position has the same end.
-        let other = self.play(search.order, search.beneficiary, &batches)?;
-        if rules.judge(self, &other).is_err() {
-            self.cluster.rollback(start);
-            return None;
-        }
-        Some(other)
-    }
-
-    /// Tries the scenarios with victims on one node that the newest batch makes possible.
-    fn look_at_nodes(
-        &mut self,
-        search: &Search,
-        rules: &mut dyn Rules,
-        attempt: &mut Attempt,
-        room: &Room,
-    ) -> Option<Outcome> {
-        let newest = attempt.taken.last()?.group;
-        let pods = attempt.taken.iter().filter(|batch| batch.group == newest).flat_map(|batch| &batch.pods);
-        let mut nodes: SmallVec<[NodeId; 4]> =
-            pods.filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
-        nodes.sort_unstable_by_key(|node| self.cluster.nodes[node.index()].rank);
-        nodes.dedup();
-        for node in nodes {
-            let chosen = attempt.batches_on(self, &[node]);
-            let left = chosen.iter().flat_map(|place| &attempt.taken[*place].pods);
-            let left: FxHashSet<NodeId> = left.filter_map(|pod| self.cluster.pods[pod.index()].place.node).collect();
-            if room.is_enough_with(&left)
-                && let Some(outcome) = self.try_out(search, rules, attempt, &chosen)
-            {
-                return Some(outcome);
-            }
-        }
-        None
     }
 
     /// Tries the scenarios that the newest batch makes possible: small ones first, larger ones if there is hope.
