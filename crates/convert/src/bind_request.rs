@@ -63,6 +63,8 @@ pub(crate) struct BindRecord {
     pub(crate) zones: Vec<ZoneShare>,
     /// The devices chosen for claims, by the claim's name in the pod.
     pub(crate) claims: Vec<(String, AllocationResult)>,
+    /// The devices chosen for extended resources.
+    pub(crate) extended: Option<AllocationResult>,
     /// Whether it has not failed for good.
     pub(crate) live: bool,
     /// The nodes that refused the pod.
@@ -93,6 +95,7 @@ impl BindRecord {
             devices: spec.selected_gpu_groups.clone(),
             zones: numa::shares(&spec.predicted_numa_zones),
             claims: claims.collect(),
+            extended: spec.extended_resource_claim_allocation.as_ref().and_then(|chosen| chosen.allocation.clone()),
             vetoes: Veto::of(object),
             live: !(status.phase.as_deref() == Some(bind_phases::FAILED) && tried_enough),
         }

@@ -3,6 +3,7 @@
 //!
 //! Objects may come in any order. What is kept are records, not objects; of a pod that runs and depends on nothing only its uid.
 
+mod foretold;
 mod unconfirmed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,6 +101,8 @@ pub struct Converter {
     devices: Devices,
     /// Pods whose deletion was asked for, by uid, until their objects say so.
     leaving: BTreeMap<String, Time>,
+    /// Claims that stand for devices of extended resources, by the uid of their pod, until the binder has made real ones.
+    foretold: BTreeMap<String, String>,
     /// What was written on groups, until their objects say so.
     notes: BTreeMap<String, Vec<GroupNote>>,
     /// Ends of vetoes that are still to come, with the key of the pod.
@@ -170,6 +173,9 @@ impl Converter {
             Object::ResourceClaim(object) => {
                 let new = !self.devices.has_claim(&key(&object.metadata));
                 let stale = self.devices.insert_claim(object, &self.settings.queue_label);
+                for pod in object.status.iter().flat_map(|status| status.reserved_for.iter().flatten()) {
+                    self.fulfil(&pod.uid, &mut out);
+                }
                 self.tell_stale(&stale, &mut out);
                 if new {
                     self.tell_users(&Need::Claim(key(&object.metadata)), &mut out);
@@ -346,6 +352,7 @@ impl Converter {
             self.leaving.remove(&draft.pod.uid);
         }
         self.hold_claims(&pod, &draft, out);
+        self.foretell(&pod, &draft, out);
         out.push(Delta::Pod(Box::new(self.resolve(&pod, &draft))));
         let record = if draft.settled() { PodRecord::Settled(draft.pod.uid) } else { PodRecord::Open(Box::new(draft)) };
         self.pods.insert(pod, record);
@@ -362,6 +369,7 @@ impl Converter {
     fn forget_pod(&mut self, pod: &str, out: &mut Vec<Delta>) {
         let Some(record) = self.pods.remove(pod) else { return };
         self.uids.remove(record.uid());
+        self.fulfil(record.uid(), out);
         let PodRecord::Open(draft) = record else { return };
         for need in draft.needs() {
             if let Some(users) = self.needs.get_mut(&need) {
@@ -418,7 +426,9 @@ impl Converter {
         }
         let Some(PodRecord::Open(draft)) = self.pods.remove(pod) else { return };
         self.release_claims(&draft, out);
+        self.fulfil(&draft.pod.uid, out);
         self.hold_claims(pod, &draft, out);
+        self.foretell(pod, &draft, out);
         out.push(Delta::Pod(Box::new(self.resolve(pod, &draft))));
         self.pods.insert(pod.to_owned(), PodRecord::Open(draft));
     }

@@ -68,9 +68,19 @@ pub fn request(placed: &Placed, cluster: &Cluster, converter: &Converter) -> Opt
         });
         NumaZonePlacement { zone, amount: amount.collect() }
     });
-    let extended = placed.extended.iter().map(|(resource, device)| {
-        (resource.clone(), converter.class_serving(resource).unwrap_or_default().to_owned(), device.clone())
-    });
+    let extended: Vec<(String, String, DeviceRef)> = placed
+        .extended
+        .iter()
+        .map(|(resource, device)| {
+            (resource.clone(), converter.class_serving(resource).unwrap_or_default().to_owned(), device.clone())
+        })
+        .collect();
+    // Which devices is known at once, so that nobody else gets them; which container gets which, only when the pod was read.
+    let taken = extended.iter().map(|(_, _, device)| (String::new(), device));
+    let taken = ExtendedResourceClaimAllocation {
+        allocation: Some(allocation(node, taken)),
+        ..ExtendedResourceClaimAllocation::default()
+    };
     let spec = BindRequestSpec {
         pod_name: Some(name.to_owned()),
         selected_node: Some(node.to_owned()),
@@ -78,7 +88,7 @@ pub fn request(placed: &Placed, cluster: &Cluster, converter: &Converter) -> Opt
         received_gpu: Some(ReceivedGpu { count: Some(count), portion: Some(portion) }),
         selected_gpu_groups: placed.devices.clone(),
         resource_claim_allocations: claims.collect(),
-        extended_resource_claim_allocation: None,
+        extended_resource_claim_allocation: Some(taken).filter(|_| !extended.is_empty()),
         predicted_numa_zones: zones.collect(),
         backoff_limit: None,
     };
@@ -96,7 +106,7 @@ pub fn request(placed: &Placed, cluster: &Cluster, converter: &Converter) -> Opt
         }]),
         ..ObjectMeta::default()
     };
-    Some(Request { object: BindRequest { metadata, spec, status: None }, extended: extended.collect() })
+    Some(Request { object: BindRequest { metadata, spec, status: None }, extended })
 }
 
 /// Says which container gets which of the devices for extended resources.
@@ -135,6 +145,7 @@ pub fn complete(request: &mut Request, pod: &k8s::Pod) {
             results.extend(devices.into_iter().map(|(_, _, device)| (name.clone(), device)));
         }
     }
+    request.object.spec.extended_resource_claim_allocation = None;
     if !results.is_empty() {
         made.allocation = Some(allocation(&node, results.iter().map(|(name, device)| (name.clone(), device))));
         request.object.spec.extended_resource_claim_allocation = Some(made);

@@ -277,6 +277,16 @@ impl Devices {
         })
     }
 
+    /// Whether a claim has devices for a pod, named by it or not.
+    pub(crate) fn is_reserved_for(&self, uid: &str) -> bool {
+        self.claims.values().any(|claim| claim.allocation.is_some() && claim.reserved_for.iter().any(|one| one == uid))
+    }
+
+    /// Devices that a claim is going to have.
+    pub(crate) fn foretold(&self, chosen: &dra::AllocationResult) -> ClaimAllocation {
+        self.at_home(claim::allocation(chosen, &[]))
+    }
+
     /// The name of a request of a claim, by its place.
     pub(crate) fn request_name(&self, claim: &str, place: u32) -> Option<&str> {
         self.claims.get(claim)?.requests.get(place as usize).map(|request| request.name.as_str())

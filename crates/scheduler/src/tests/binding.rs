@@ -126,19 +126,40 @@ async fn a_pod_that_comes_back_under_its_name_gets_a_request_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gang_of_512_is_one_cycle_and_one_request_per_pod() {
+async fn pods_that_ask_for_a_device_one_after_the_other_get_different_ones_before_the_binder_makes_their_claims() {
     let fixture = Fixture::new().await;
-    for index in 0..512 {
-        fixture.node(&format!("node-{index:03}"), 1).await;
-    }
+    fixture.node("a", 0).await;
     fixture.team().await;
-    fixture.gang("job", "team", 512).await;
-    let running = fixture.start();
-    eventually("all are placed", async || fixture.requests().await.len() == 512).await;
-    let nodes: std::collections::BTreeSet<String> = fixture.placed().await.into_values().collect();
-    assert_eq!(nodes.len(), 512);
-    let metrics = running.process.metrics.text();
-    let creates = fixture.written().iter().filter(|write| write.contains("bindrequests")).count();
-    assert_eq!(creates, 512);
-    assert!(metrics.contains("kai_scheduling_cycles_total 1\n"), "{metrics}");
+    let devices = json!([{"name": "gpu-0"}, {"name": "gpu-1"}]);
+    fixture
+        .create(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "slice"},
+            "spec": {"driver": "gpu.example.com", "nodeName": "a", "devices": devices,
+                "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}}}))
+        .await;
+    fixture
+        .create(
+            json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.example.com"},
+            "spec": {"extendedResourceName": "example.com/gpu",
+                "selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}}),
+        )
+        .await;
+    let _running = fixture.start();
+    for (count, name) in ["one", "two", "three"].into_iter().enumerate() {
+        fixture.group(name, "team", 1).await;
+        fixture.pod_with(name, name, json!({"example.com/gpu": "1"}), json!({})).await;
+        if count < 2 {
+            eventually("it is placed", async || fixture.requests().await.len() == count + 1).await;
+        }
+    }
+    pause(30_000).await;
+    let requests = fixture.requests().await;
+    let device = |request: &kai_api::BindRequest| {
+        let made = request.spec.extended_resource_claim_allocation.clone()?;
+        let given = made.allocation?.devices?.results?;
+        assert_eq!((given.len(), made.device_requests.len(), made.container_mappings.len()), (1, 1, 1));
+        Some(given[0].device.clone())
+    };
+    let mut given: Vec<String> = requests.iter().filter_map(device).collect();
+    given.sort();
+    assert_eq!(given, ["gpu-0", "gpu-1"], "{requests:?}");
 }
