@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::ContainerExtendedResourceRequest;
+use k8s_openapi::api::core::v1::{Binding, ContainerExtendedResourceRequest, ObjectReference};
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceRequest};
-use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity,
+    apis::meta::v1::{ObjectMeta, Time},
+};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::embedded::kubernetes;
+use crate::{embedded::kubernetes, names::annotations};
 
 /// Where a pod goes and what it gets there.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -137,4 +140,34 @@ pub struct BindRequestStatus {
     /// How many reservation pods for a GPU of the request have failed so far. Not in KAI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_reservations: Option<i32>,
+}
+
+impl BindRequest {
+    /// The binding that carries the request out, of the pod with this uid and no other, with what it writes on the pod.
+    #[must_use]
+    pub fn binding(&self, uid: Option<&str>) -> Binding {
+        let mut told = BTreeMap::new();
+        if let Some(kind) = &self.spec.received_resource_type {
+            told.insert(annotations::RECEIVED_RESOURCE_TYPE.to_owned(), kind.clone());
+        }
+        if !self.spec.predicted_numa_zones.is_empty() {
+            let zones = serde_json::json!(self.spec.predicted_numa_zones).to_string();
+            told.insert(annotations::NUMA_PREDICTED.to_owned(), zones);
+        }
+        Binding {
+            metadata: ObjectMeta {
+                name: self.spec.pod_name.clone().or_else(|| self.metadata.name.clone()),
+                namespace: self.metadata.namespace.clone(),
+                uid: uid.map(str::to_owned),
+                annotations: Some(told),
+                ..ObjectMeta::default()
+            },
+            target: ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: self.spec.selected_node.clone(),
+                ..ObjectReference::default()
+            },
+        }
+    }
 }

@@ -33,6 +33,7 @@ pub use duration::{Duration, ParseDurationError};
 pub use pod_group::{
     PodGroup, PodGroupCondition, PodGroupResourcesStatus, PodGroupSpec, PodGroupStatus, Preemptibility, QuotaDetails,
     SchedulingCondition, SubGroup, TopologyConstraint, UnschedulableExplanation, UnschedulableExplanationDetails,
+    group_name, group_of, named_group,
 };
 pub use queue::{Queue, QueueCondition, QueueResource, QueueResources, QueueSpec, QueueStatus};
 pub use scheduling_shard::{

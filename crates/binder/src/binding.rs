@@ -5,15 +5,14 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::try_join;
-use k8s_openapi::api::core::v1::{Binding, Node, Pod};
-use kai_api::{BindRequest, names::annotations};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kai_api::BindRequest;
 use kai_kit::{
     Key, Next,
     errors::{Class, classify, message},
     writes,
 };
-use kube::{Api, ResourceExt, api::PostParams, core::Status};
-use serde_json::{Map, Value, json};
+use kube::{Api, ResourceExt};
 
 use crate::{
     claims, extended_claim,
@@ -201,14 +200,8 @@ impl Binder {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let node = node_of(request);
         let api = self.world.pod_api(&namespace);
-        let body = json!({
-            "metadata": {"name": name, "namespace": namespace, "uid": pod.metadata.uid, "annotations": told(request)},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        });
-        let binding: Binding = serde_json::from_value(body).map_err(|error| Failure::Refused(error.to_string()))?;
-        let answer =
-            api.create_subresource::<Binding, Status>("binding", &name, &PostParams::default(), &binding).await;
-        let Err(error) = answer else { return Ok(()) };
+        let binding = request.binding(pod.metadata.uid.as_deref());
+        let Err(error) = writes::bind(&api, &binding).await else { return Ok(()) };
         // The answer may have been lost, or somebody else was first: only the pod knows.
         match api.get_opt(&name).await {
             Ok(Some(found)) if found.metadata.uid == pod.metadata.uid => match place(&found) {
@@ -245,17 +238,4 @@ impl Binder {
         self.world.withdrawn.lock().remove(key);
         Ok(())
     }
-}
-
-/// What the binding writes on the pod.
-fn told(request: &BindRequest) -> Map<String, Value> {
-    let mut told = Map::new();
-    if let Some(kind) = &request.spec.received_resource_type {
-        told.insert(annotations::RECEIVED_RESOURCE_TYPE.to_owned(), json!(kind));
-    }
-    if !request.spec.predicted_numa_zones.is_empty() {
-        let zones = json!(request.spec.predicted_numa_zones).to_string();
-        told.insert(annotations::NUMA_PREDICTED.to_owned(), json!(zones));
-    }
-    told
 }

@@ -16,8 +16,8 @@ pub struct Options {
     /// Accepted for manifests written for KAI, without effect: groups are checked by admission.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_podgroup_webhook: Option<bool>,
-    /// How many statuses may be written at the same time.
-    #[arg(long, default_value_t = 10, value_name = "COUNT")]
+    /// How many statuses may be written at the same time. Few: in a flood the server is left to those who place pods.
+    #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub max_concurrent_reconciles: usize,
     /// How long changes of a group's pods are gathered before its status is written, in milliseconds.
     #[arg(long, default_value_t = 250, value_name = "MILLISECONDS")]
@@ -51,7 +51,7 @@ impl Default for Options {
             scheduler_name: objects::SCHEDULER.to_owned(),
             leader_elect: false,
             enable_podgroup_webhook: None,
-            max_concurrent_reconciles: 10,
+            max_concurrent_reconciles: 3,
             group_pause: 250,
             queue_pause: 100,
             queue_label_to_metric_label: String::new(),

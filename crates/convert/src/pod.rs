@@ -112,7 +112,7 @@ impl Draft {
             numa: Vec::new(),
             bound: true,
         });
-        let group = notes.get(annotations::POD_GROUP).filter(|group| !group.is_empty() && origin == Origin::Ours);
+        let group = kai_api::group_of(object).filter(|_| origin == Origin::Ours);
         let scoped = |name: String| format!("{namespace}/{name}");
         let pod = Pod {
             uid: object.metadata.uid.clone().unwrap_or_else(|| key(&object.metadata)),

@@ -17,6 +17,7 @@ pub mod lean;
 pub mod lease;
 pub mod metrics;
 pub mod mirror;
+mod pace;
 pub mod process;
 pub mod rbac;
 pub mod refusals;
@@ -31,6 +32,7 @@ pub use self::{
     lean::Lean,
     metrics::Metrics,
     mirror::{Change, Index, Key, Mirror},
+    pace::Pace,
     process::Process,
     work::{Next, WorkQueue},
 };

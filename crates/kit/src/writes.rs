@@ -2,10 +2,11 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::{Binding, Pod};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-    core::{Request, request},
+    core::{Request, Status, request},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -41,6 +42,12 @@ where
     let parameters = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
     send(api, Request::new(api.resource_url()).create(&parameters, body)).await
+}
+
+/// Binds a pod to a node. The server takes it once, and only for the uid that the binding names.
+pub async fn bind(api: &Api<Pod>, binding: &Binding) -> Result<(), kube::Error> {
+    let name = binding.metadata.name.as_deref().unwrap_or_default();
+    api.create_subresource::<Binding, Status>("binding", name, &PostParams::default(), binding).await.map(drop)
 }
 
 fn by(manager: &str) -> PatchParams {

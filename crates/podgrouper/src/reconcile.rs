@@ -6,14 +6,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use jiff::SignedDuration;
 use k8s_openapi::api::{
     core::v1::{Namespace, Pod},
     scheduling::v1::PriorityClass,
 };
-use kai_api::{PodGroup, names::annotations};
-use kai_kit::{Class, Index, Key, Mirror, Next, Process, WorkQueue, classify, errors::message, events::Kind, writes};
+use kai_api::{PodGroup, named_group, names::annotations};
+use kai_kit::{
+    Class, Index, Key, Mirror, Next, Pace, Process, WorkQueue, classify, errors::message, events::Kind, writes,
+};
 use kube::Api;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::{
     apply,
@@ -37,12 +40,19 @@ const MOST_OBJECTS: usize = 8;
 /// A bound pod is looked at again this many times later than a waiting one.
 const CALM: u32 = 10;
 
+/// When more pods than this come within two seconds, a pod that is its own workload is tied to its group later.
+const CROWD: usize = 32;
+/// How old it is then.
+const TIE: SignedDuration = SignedDuration::from_secs(5);
+
 /// Everything that working on a pod takes.
 pub(crate) struct Grouper {
     pub process: Process,
     pub options: Options,
     pub queue: WorkQueue<Key>,
     pub turnstile: Turnstile,
+    /// Pods without an owner that came lately.
+    pub pace: Mutex<Pace>,
     pub owners: Arc<Owners>,
     pub pods: Mirror<Pod>,
     pub pods_by_group: Index,
@@ -60,10 +70,11 @@ impl Grouper {
         let Some(pod) = self.pods.get(&key).filter(|pod| self.is_ours(pod, &key)) else { return Next::Done };
         match self.attempt(&pod, &key).await {
             Ok(Outcome::Grouped) => Next::After(self.pause(&pod)),
+            Ok(Outcome::TiedLater) => Next::After(TIE.unsigned_abs()),
             Ok(Outcome::LeftAlone) | Err(Trouble::Parked) => Next::Done,
             // What it belongs to goes before it; it is about to follow.
             Err(_) if pod.metadata.deletion_timestamp.is_some() => Next::Done,
-            Err(Trouble::Unsettled(_)) if group_of(&pod).is_some() => Next::After(self.pause(&pod)),
+            Err(Trouble::Unsettled(_)) if named_group(&pod).is_some() => Next::After(self.pause(&pod)),
             Err(trouble) => {
                 self.numbers.troubles.inc();
                 if self.queue.failures(&key) >= trouble.patience() {
@@ -81,7 +92,7 @@ impl Grouper {
         }
         let mut wanted = self.wanted(pod, key, &chain).await?;
         let alone = pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
-        if alone && group_of(pod).is_some_and(|present| present != wanted.name) {
+        if alone && named_group(pod).is_some_and(|present| present != wanted.name) {
             // Somebody put it into a group of their own.
             return Ok(Outcome::LeftAlone);
         }
@@ -94,6 +105,10 @@ impl Grouper {
             wanted.annotations.retain(|name, _| entry(live.metadata.annotations.as_ref(), name).is_some());
         }
         self.see_to_group(&wanted, key).await?;
+        if alone && !bound && named_group(pod).is_none() && self.is_new(pod) && self.pace.lock().count(1) > CROWD {
+            // The scheduler knows the group of such a pod, and who binds it in a crowd ties it.
+            return Ok(Outcome::TiedLater);
+        }
         self.tie(pod, &wanted, key).await?;
         for warning in chain.unreadable.iter().chain(&wanted.warnings) {
             self.process.events.tell(pod, Kind::Warning, WARNING, warning.clone());
@@ -205,6 +220,11 @@ impl Grouper {
         scheduler == Some(&self.options.scheduler_name) && selected && !skipped && !is_over(pod)
     }
 
+    fn is_new(&self, pod: &Pod) -> bool {
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        created.is_some_and(|created| self.process.now().duration_since(created) < TIE)
+    }
+
     fn pause(&self, pod: &Pod) -> Duration {
         let pause = Duration::from_secs(self.options.resync_seconds.max(1));
         let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
@@ -214,12 +234,8 @@ impl Grouper {
 
 enum Outcome {
     Grouped,
+    TiedLater,
     LeftAlone,
-}
-
-/// The group that a pod says it is in.
-pub(crate) fn group_of(pod: &Pod) -> Option<&str> {
-    entry(pod.metadata.annotations.as_ref(), annotations::POD_GROUP)
 }
 
 /// Whether a pod has ended.

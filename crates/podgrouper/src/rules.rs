@@ -9,7 +9,7 @@ mod texts;
 pub(crate) use self::copied::is_setting;
 
 use kai_api::{
-    Duration, Preemptibility, TopologyConstraint,
+    Duration, Preemptibility, TopologyConstraint, group_name,
     names::{annotations, labels, objects},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     error::Trouble,
     owner::{Owner, Workload, entry},
     type_defaults::TypeDefaults,
-    wanted::{Wanted, group_name},
+    wanted::Wanted,
 };
 
 /// What the cluster knows and a workload refers to.

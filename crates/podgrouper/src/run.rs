@@ -22,7 +22,7 @@ use crate::{
     metrics::Numbers,
     options::Options,
     owner_watch,
-    reconcile::{Grouper, group_of, is_over},
+    reconcile::{Grouper, is_over},
     rules::is_setting,
     turnstile::Turnstile,
     type_defaults::TypeDefaults,
@@ -68,7 +68,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
     let mut builder = Mirror::<Pod>::builder().trim(trim);
     let pods_by_group = builder.index(|pod| {
         let namespace = pod.namespace().unwrap_or_default();
-        group_of(pod).map(|group| Key::new(namespace, group).to_string()).into_iter().collect()
+        kai_api::named_group(pod).map(|group| Key::new(namespace, group).to_string()).into_iter().collect()
     });
     let config = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
     let config =
@@ -132,6 +132,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         options,
         queue: queue.clone(),
         turnstile,
+        pace: parking_lot::Mutex::default(),
         owners,
         pods,
         pods_by_group,

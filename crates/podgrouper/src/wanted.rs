@@ -8,7 +8,6 @@ use kai_api::{Duration, PodGroup, PodGroupSpec, Preemptibility, SubGroup, Topolo
 use crate::{apply::QUEUE_WRITTEN, owner::Owner};
 
 /// The longest name of an object.
-const LONGEST_NAME: usize = 253;
 
 /// Everything the workload says about its group and the pod's place in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +51,7 @@ pub struct Wanted {
 impl Wanted {
     /// Makes it a group of this pod alone.
     pub fn only_for(&mut self, pod: &Owner) {
-        self.name = group_name(&pod.reference.name, &pod.uid);
+        self.name = kai_api::group_name(&pod.reference.name, &pod.uid);
         self.owner = pod.as_owner_reference();
         self.min_member = Some(1);
     }
@@ -92,26 +91,5 @@ impl Wanted {
             },
             status: None,
         }
-    }
-}
-
-/// `pg-<name>-<uid>`, with a long name cut so that the whole is one.
-pub(crate) fn group_name(name: &str, uid: &str) -> String {
-    let room = LONGEST_NAME.saturating_sub("pg--".len() + uid.len());
-    let cut: String = name.chars().take(room).collect();
-    let cut = if cut.len() < name.len() { cut.trim_end_matches(['-', '.']) } else { &cut };
-    format!("pg-{cut}-{uid}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_group_is_never_too_long() {
-        let uid = "6fd8e7a0-0000-4000-8000-000000000001";
-        assert_eq!(group_name("train", uid), format!("pg-train-{uid}"));
-        let long = group_name(&format!("{}.{}", "a".repeat(212), "b".repeat(40)), uid);
-        assert_eq!(long, format!("pg-{}-{uid}", "a".repeat(212)));
     }
 }

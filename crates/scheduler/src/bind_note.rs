@@ -46,6 +46,8 @@ pub(crate) struct Unconfirmed {
     pub(crate) request: Box<BindRequest>,
     /// What the watch last told of this name.
     pub(crate) heard: Option<Heard>,
+    /// The uid of the pod, once it is bound without a request: then this is only kept until the watch shows the pod in its place.
+    pub(crate) placed: Option<String>,
 }
 
 /// What the watch told of a name while a request was being written.

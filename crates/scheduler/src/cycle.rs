@@ -5,7 +5,7 @@ mod told;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use kai_convert::GroupNote;
+use kai_convert::{GroupNote, decision};
 use kai_core::{
     plan::{Cause, Plan},
     time::Time,
@@ -149,15 +149,20 @@ impl Scheduler {
                 entry.push(GroupNote::Evicted(now));
             }
         }
+        let crowded = match self.options.direct_binds_from {
+            0 => false,
+            least => self.pace.count(told.binds.len()) >= least,
+        };
         for (key, request) in &told.binds {
             let mut request = request.clone();
             self.model.binds.hand_on(key, &mut request.object, now.0);
             let failed = self.model.binds.known.get(key).filter(|known| known.failed && !known.uid.is_empty());
             let previous = failed.map(|known| known.uid.clone());
             let Some(pod) = self.model.notes.pod_reference(key) else { continue };
+            let direct = self.direct(key, &request).filter(|_| crowded);
             self.model.decide(key, Box::new(request.object.clone()));
             self.no_longer_waits(key);
-            let bind = bind::Bind { key: key.clone(), request, previous, pod };
+            let bind = bind::Bind { key: key.clone(), request, previous, direct, pod };
             let latency = self.metrics.bind.clone();
             self.writer.begin(|around| async move {
                 let begun = Instant::now();
@@ -181,8 +186,22 @@ impl Scheduler {
                 let deltas = self.model.converter.group_noted(&group, *note);
                 self.model.feed(deltas);
             }
-            self.writer.begin(|around| note::write(around, group, notes));
+            self.writer.begin_note(|around| note::write(around, group, notes));
         }
+    }
+
+    /// How a pod is bound whose binding is a matter of one write: nothing is prepared for it, and it was never refused.
+    fn direct(&self, key: &str, request: &decision::Request) -> Option<bind::Direct> {
+        let spec = &request.object.spec;
+        let note = self.model.notes.pods.get(key).filter(|note| note.plain)?;
+        let prepared = !spec.selected_gpu_groups.is_empty()
+            || !spec.resource_claim_allocations.is_empty()
+            || !request.extended.is_empty();
+        if prepared || self.model.binds.known.contains_key(key) {
+            return None;
+        }
+        let group = note.group.as_ref().filter(|_| !note.tied).and_then(|group| group.split_once('/'));
+        Some(bind::Direct { group: group.map(|(_, name)| name.to_owned()) })
     }
 
     /// What a pod that gets its place was about to be told of its waiting is not written any more.

@@ -251,9 +251,12 @@ impl Model {
             }
             _ => {}
         }
-        self.names.entry(object.kind()).or_default().insert(name);
         let deltas = self.converter.apply(&object);
         self.feed(deltas);
+        if kind == Kind::Pod {
+            self.is_shown(&format!("{}/{}", name.0, name.1));
+        }
+        self.names.entry(kind).or_default().insert(name);
     }
 
     /// Takes the news that an object is gone.
@@ -280,12 +283,15 @@ impl Model {
         }
         let deltas = self.converter.remove(kind, namespace, name);
         self.feed(deltas);
+        if kind == Kind::Pod {
+            self.is_shown(&format!("{namespace}/{name}"));
+        }
     }
 
     /// Puts a decision into the model before it is written.
     pub(crate) fn decide(&mut self, key: &str, request: Box<kai_api::BindRequest>) {
         let deltas = self.converter.apply(&Object::BindRequest(request.clone()));
-        self.binds.unconfirmed.insert(key.to_owned(), Unconfirmed { request, heard: None });
+        self.binds.unconfirmed.insert(key.to_owned(), Unconfirmed { request, heard: None, placed: None });
         self.feed(deltas);
     }
 
@@ -311,6 +317,23 @@ impl Model {
                 self.apply(Object::BindRequest(request));
             }
             None => self.remove(Kind::BindRequest, namespace, name),
+        }
+    }
+
+    /// Takes the news that a pod was bound without a request: the decision counts until the watch shows it.
+    pub(crate) fn placed(&mut self, key: &str, uid: String) {
+        if let Some(unconfirmed) = self.binds.unconfirmed.get_mut(key) {
+            unconfirmed.placed = Some(uid);
+            self.is_shown(key);
+        }
+    }
+
+    /// A decision that was carried out without a request is let go when the watch shows its pod with a node, or gone.
+    fn is_shown(&mut self, key: &str) {
+        let Some(uid) = self.binds.unconfirmed.get(key).and_then(|decided| decided.placed.as_ref()) else { return };
+        let waits = self.notes.pods.get(key).is_some_and(|note| note.waits && *note.uid == **uid);
+        if !waits {
+            self.confirm(key, None);
         }
     }
 

@@ -6,10 +6,10 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::{ObjectReference, Pod},
+    api::core::v1::{ObjectReference, Pod, PodSpec, Volume},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kai_api::{PodGroup, Queue, SchedulingCondition, names::annotations};
+use kai_api::{PodGroup, Queue, SchedulingCondition};
 use kai_convert::Settings;
 use kube::{Resource as _, ResourceExt as _};
 
@@ -22,10 +22,14 @@ pub(crate) struct PodNote {
     pub(crate) uid: Arc<str>,
     /// `namespace/name` of its group.
     pub(crate) group: Option<Arc<str>>,
+    /// Whether it names that group itself.
+    pub(crate) tied: bool,
     /// Which version of it was seen last.
     pub(crate) version: u64,
     /// Whether it waits for a node.
     pub(crate) waits: bool,
+    /// Whether nothing must be prepared before it is bound: it has neither volumes that are claimed nor claims of devices.
+    pub(crate) plain: bool,
     /// Stands for the condition it shows; 0: none.
     pub(crate) seen: u64,
     /// Stands for the condition it was told to show, which may not be seen yet; 0: none.
@@ -86,9 +90,7 @@ impl Notes {
         let placed = spec.and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| !node.is_empty());
         let uid: Arc<str> = pod.metadata.uid.clone().unwrap_or_default().into();
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
-        let named = pod.metadata.annotations.as_ref().and_then(|all| all.get(annotations::POD_GROUP));
-        let group: Option<Arc<str>> =
-            named.filter(|name| !name.is_empty()).map(|name| format!("{namespace}/{name}").into());
+        let group: Option<Arc<str>> = kai_api::group_of(pod).map(|name| format!("{namespace}/{name}").into());
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let shown = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
         let ended = matches!(phase, "Succeeded" | "Failed") || pod.metadata.deletion_timestamp.is_some();
@@ -112,7 +114,9 @@ impl Notes {
             record.pods.insert(Arc::clone(&key));
         }
         let version = version_of(&pod.metadata);
-        self.pods.insert(key, PodNote { uid, group, version, waits, seen, told });
+        let plain = spec.is_some_and(is_plain);
+        let tied = kai_api::named_group(pod).is_some();
+        self.pods.insert(key, PodNote { uid, group, tied, version, waits, plain, seen, told });
     }
 
     /// Takes the news that a pod is gone.
@@ -183,7 +187,6 @@ impl Notes {
         Some(reference("v1", "Pod", key, &note.uid))
     }
 
-    /// What events about a group refer to.
     /// Takes in a queue.
     pub(crate) fn queue(&mut self, queue: &Queue) {
         let name = queue.name_any();
@@ -193,6 +196,7 @@ impl Notes {
         }
     }
 
+    /// What events about a group refer to.
     pub(crate) fn group_reference(&self, key: &str) -> Option<ObjectReference> {
         let record = self.groups.get(key).filter(|record| record.exists)?;
         Some(reference(&PodGroup::api_version(&()), "PodGroup", key, &record.uid))
@@ -211,6 +215,12 @@ impl GroupRecord {
             told: 0,
         }
     }
+}
+
+fn is_plain(spec: &PodSpec) -> bool {
+    let mut volumes = spec.volumes.iter().flatten();
+    let claimed = |volume: &Volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
+    !volumes.any(claimed) && spec.resource_claims.as_ref().is_none_or(Vec::is_empty)
 }
 
 /// A reference to an object by `namespace/name`.

@@ -34,6 +34,9 @@ pub struct Options {
     /// How many decisions are written at the same time
     #[arg(long, default_value_t = 32)]
     pub writes_in_flight: usize,
+    /// While so many pods are placed within two seconds, those that need no preparation are bound without a BindRequest; 0: never
+    #[arg(long, default_value_t = 32, value_name = "COUNT")]
+    pub direct_binds_from: usize,
     /// How many conditions are written at the same time [default: 5]
     #[arg(long, value_name = "COUNT")]
     pub num_of_status_recording_workers: Option<usize>,
@@ -124,6 +127,7 @@ impl Default for Options {
             longest_batch_window: 200,
             schedule_period: None,
             writes_in_flight: 32,
+            direct_binds_from: 32,
             num_of_status_recording_workers: None,
             update_pod_eviction_condition: None,
             max_consolidation_preemptees: None,

@@ -48,4 +48,6 @@ pub(crate) enum Bound {
     Missing,
     /// None, and the server will not take one.
     Refused(Veto),
+    /// None, for the pod with this uid was bound without one.
+    Placed(String),
 }

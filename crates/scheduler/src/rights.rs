@@ -9,6 +9,12 @@ pub fn rights(namespace: &str) -> Vec<Right> {
     vec![
         Right::cluster("", "pods", &["get", "list", "watch", "delete"], "place pods and evict victims"),
         Right::cluster("", "pods/status", &["patch"], "say why a pod waits"),
+        Right::cluster(
+            "",
+            "pods/binding",
+            &["create"],
+            "bind pods that need no preparation when many are placed at once",
+        ),
         Right::cluster("", "nodes", WATCH, "know what nodes have"),
         Right::cluster("", "namespaces", WATCH, "resolve namespace selectors of affinities"),
         Right::cluster("", "configmaps", WATCH, "know which required ConfigMaps exist (metadata only)"),

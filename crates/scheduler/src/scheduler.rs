@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs::File, io::BufWriter, sync::Arc, time::Durat
 
 use kai_api::{Config, SchedulingShard, names::objects};
 use kai_core::{plan::Verdict, policy::Policy, time::Time};
-use kai_kit::{Process, watch::News};
+use kai_kit::{Pace, Process, watch::News};
 use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, watch},
@@ -56,6 +56,8 @@ pub(crate) struct Scheduler {
     pub(crate) verdicts: Vec<Verdict>,
     /// Pods that were told that they will be placed, by key, and where.
     pub(crate) pipelined: BTreeMap<String, String>,
+    /// Pods that were placed lately.
+    pub(crate) pace: Pace,
     /// When time alone makes a cycle worth while.
     pub(crate) next_time: Option<Instant>,
     /// When the cycle under way began.
@@ -135,6 +137,7 @@ async fn run_as(
         policy,
         verdicts: Vec::new(),
         pipelined: BTreeMap::new(),
+        pace: Pace::default(),
         next_time: None,
         cycle_began: Arc::default(),
         not_before: None,
@@ -324,6 +327,7 @@ impl Scheduler {
             Outcome::Bound { key, result } => match result {
                 Bound::There(request) => self.model.confirm(&key, Some(request)),
                 Bound::Missing => self.model.confirm(&key, None),
+                Bound::Placed(uid) => self.model.placed(&key, uid),
                 Bound::Refused(veto) => {
                     self.model.confirm(&key, None);
                     self.model.veto(&key, veto);

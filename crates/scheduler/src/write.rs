@@ -18,10 +18,14 @@ use crate::{Options, change::Change, outcome::Outcome};
 /// Pauses after errors that may go away.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
+/// How many writes that nobody waits for are made at the same time: few, so that a flood of them leaves the server to decisions.
+const BOOKKEEPERS: usize = 2;
+
 /// Carries out decisions in the background.
 pub(crate) struct Writer {
     surroundings: Surroundings,
     permits: Arc<Semaphore>,
+    bookkeepers: Arc<Semaphore>,
     changes: UnboundedSender<Change>,
     tasks: JoinSet<()>,
 }
@@ -55,6 +59,7 @@ impl Writer {
         Self {
             surroundings: Surroundings { process, leads, disruption_condition },
             permits: Arc::new(Semaphore::new(options.writes_in_flight.max(1))),
+            bookkeepers: Arc::new(Semaphore::new(BOOKKEEPERS)),
             changes,
             tasks: JoinSet::new(),
         }
@@ -70,9 +75,20 @@ impl Writer {
     where
         W: Future<Output = Outcome> + Send + 'static,
     {
+        self.spawn(Arc::clone(&self.permits), write(self.surroundings.clone()));
+    }
+
+    /// Begins a write that nobody waits for.
+    pub(crate) fn begin_note<W>(&mut self, write: impl FnOnce(Surroundings) -> W)
+    where
+        W: Future<Output = Outcome> + Send + 'static,
+    {
+        self.spawn(Arc::clone(&self.bookkeepers), write(self.surroundings.clone()));
+    }
+
+    fn spawn(&mut self, permits: Arc<Semaphore>, write: impl Future<Output = Outcome> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
-        let write = write(self.surroundings.clone());
-        let (permits, changes) = (Arc::clone(&self.permits), self.changes.clone());
+        let changes = self.changes.clone();
         self.tasks.spawn(async move {
             // Permits are given in the order in which they were asked for. Nobody closes them.
             let _permit = permits.acquire_owned().await;

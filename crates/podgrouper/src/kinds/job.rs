@@ -8,7 +8,7 @@ use crate::{
     kinds::Kind,
     owner::{Owner, Reference, Workload},
     rules::Rules,
-    wanted::{Wanted, group_name},
+    wanted::Wanted,
 };
 
 pub(super) struct Job;
@@ -24,7 +24,7 @@ impl Kind for Job {
     fn group(&self, workload: &Workload<'_>, rules: &Rules<'_>) -> Result<Wanted, Trouble> {
         let mut wanted = rules.group(workload, objects::PRIORITY_TRAIN);
         let pod = Owner::of_pod(workload.pod);
-        if rules.keep_legacy && (rules.group_exists)(&group_name(&pod.reference.name, &pod.uid)) {
+        if rules.keep_legacy && (rules.group_exists)(&kai_api::group_name(&pod.reference.name, &pod.uid)) {
             wanted.only_for(&pod);
             return Ok(wanted);
         }

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
-use kai_api::{BindRequest, names::bind_phases};
+use kai_api::{
+    BindRequest,
+    names::{annotations, bind_phases},
+};
 use kai_convert::{Veto, decision};
 use kai_kit::{Class, classify, errors::message, events::Kind, writes};
 use kube::{
@@ -30,8 +33,16 @@ pub(crate) struct Bind {
     pub(crate) request: decision::Request,
     /// The uid of the request that failed before and is in the way.
     pub(crate) previous: Option<String>,
+    /// If the pod needs no preparation and many wait: it may be bound without a request.
+    pub(crate) direct: Option<Direct>,
     /// The pod, for events.
     pub(crate) pod: ObjectReference,
+}
+
+/// A binding without a request.
+pub(crate) struct Direct {
+    /// The name of the pod's group, if the pod does not say it yet: the binding tells it.
+    pub(crate) group: Option<String>,
 }
 
 /// Makes the request, and finds out what is there in the end.
@@ -54,11 +65,20 @@ pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
             }
         }
     }
-    let result = Attempt { around: &around, api: &api, bind: &bind }.make().await;
+    let attempt = Attempt { around: &around, api: &api, bind: &bind };
+    let result = match attempt.bind_directly().await {
+        Some(placed) => placed,
+        None => attempt.make().await,
+    };
     let node = bind.request.object.spec.selected_node.as_deref().unwrap_or_default();
     let groups = bind.request.object.spec.selected_gpu_groups.join(", ");
+    let as_decided = match &result {
+        Bound::There(request) => request.spec.selected_node.as_deref() == Some(node),
+        Bound::Placed(_) => true,
+        Bound::Missing | Bound::Refused(_) => false,
+    };
     match &result {
-        Bound::There(request) if request.spec.selected_node.as_deref() == Some(node) => {
+        _ if as_decided => {
             let devices = if groups.is_empty() { String::new() } else { format!(", GPU groups {groups}") };
             let text = format!("Successfully assigned pod {} to node {node}{devices}", bind.key);
             around.process.events.tell_of(bind.pod, Kind::Normal, "Scheduled", text, BTreeMap::new());
@@ -75,7 +95,7 @@ pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
             let text = format!("pod {} cannot be placed on node {node}: {}", bind.key, veto.reason);
             around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, BTreeMap::new());
         }
-        Bound::Missing => {}
+        Bound::Missing | Bound::Placed(_) => {}
     }
     Outcome::Bound { key: bind.key, result }
 }
@@ -87,6 +107,24 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
+    /// Binds the pod without a request, where that is allowed. `None`: it did not work, or nobody knows whether it did; the binder
+    /// finds out, tries again or says why not.
+    async fn bind_directly(&self) -> Option<Bound> {
+        let direct = self.bind.direct.as_ref().filter(|_| *self.around.leads.borrow())?;
+        let uid = self.bind.pod.uid.clone().unwrap_or_default();
+        let mut binding = self.bind.request.object.binding(Some(&uid));
+        if let Some(group) = &direct.group {
+            let notes = binding.metadata.annotations.get_or_insert_default();
+            notes.insert(annotations::POD_GROUP.to_owned(), group.clone());
+        }
+        let pods = Api::namespaced(self.around.process.client.clone(), self.api.namespace()?);
+        match writes::bind(&pods, &binding).await {
+            Ok(()) => Some(Bound::Placed(uid)),
+            Err(error) if classify(&error) == Class::Gone => Some(Bound::Missing),
+            Err(_) => None,
+        }
+    }
+
     async fn make(&self) -> Bound {
         let begun = Instant::now();
         let mut failures = 0;

@@ -19,6 +19,7 @@ use kai_api::{
     BindRequest,
     names::{annotations, labels, objects},
 };
+use kai_cli::control_plane::Settings;
 use kai_lab::faults::{ApiEffect, ApiFault, NodeAction, Trigger};
 use kube::{
     Api, ResourceExt as _,
@@ -42,6 +43,9 @@ const MISLABELLED: &str = "t4x4-2";
 /// An extended resource that a device class serves.
 const EXTENDED: &str = "example.com/gpu";
 
+/// How many pods are a crowd on this day.
+const CROWD: usize = 4;
+
 /// A part of the day, and who must run in the end because of it.
 pub struct Scene {
     play: for<'w> fn(&'w mut World) -> BoxFuture<'w, Result<()>>,
@@ -55,6 +59,7 @@ pub const SCENES: &[Scene] = &[
     Scene { play: |world| shared(world).boxed(), runs: &["half"], apps: &[] },
     Scene { play: |world| claims(world).boxed(), runs: &["claimant", "extended"], apps: &[] },
     Scene { play: |world| owners(world).boxed(), runs: &["owned", "set-0"], apps: &["web", "daemon", "cron"] },
+    Scene { play: |world| crowd(world).boxed(), runs: &[], apps: &["crowd"] },
     Scene { play: |world| volumes(world).boxed(), runs: &["reader", "writer", "nameless"], apps: &[] },
     Scene { play: |world| eviction(world).boxed(), runs: &["high"], apps: &[] },
     Scene { play: |world| strangers(world).boxed(), runs: &[], apps: &[] },
@@ -70,7 +75,11 @@ pub async fn world() -> Result<World> {
     for node in fleet.nodes.iter_mut().filter(|node| node.name == MISLABELLED) {
         node.labels.insert("nvidia.com/gpu.memory".to_owned(), "lots".to_owned());
     }
-    let world = World::start(fleet, |settings| settings.elect_leaders(true)).await?;
+    let change = |settings: &mut Settings| {
+        settings.elect_leaders(true);
+        settings.scheduler.direct_binds_from = CROWD;
+    };
+    let world = World::start(fleet, change).await?;
     prepare(&world).await?;
     Ok(world)
 }
@@ -173,15 +182,26 @@ async fn claims(world: &mut World) -> Result<()> {
     pass(world, Duration::from_secs(40)).await
 }
 
+fn template(app: &str, restart: &str) -> Value {
+    let mut template = pod(app, WHOLE, &json!({}), &json!({}));
+    template["metadata"] = json!({"labels": {"app": app, labels::QUEUE: objects::DEFAULT_QUEUE},
+        "annotations": {"lab.kai/run-seconds": "forever"}});
+    template["spec"]["restartPolicy"] = json!(restart);
+    template
+}
+
+/// So many pods at once that the scheduler binds them itself.
+async fn crowd(world: &mut World) -> Result<()> {
+    let job = json!({
+        "metadata": {"name": "crowd", "annotations": {annotations::BATCH_MIN_MEMBER: CROWD.to_string()}},
+        "spec": {"parallelism": CROWD, "completions": CROWD, "template": template("crowd", "Never")},
+    });
+    world.create::<Job>(job).await?;
+    pass(world, Duration::from_secs(20)).await
+}
+
 /// A workload of each kind.
 async fn owners(world: &mut World) -> Result<()> {
-    let template = |app: &str, restart: &str| {
-        let mut template = pod(app, WHOLE, &json!({}), &json!({}));
-        template["metadata"] = json!({"labels": {"app": app, labels::QUEUE: objects::DEFAULT_QUEUE},
-            "annotations": {"lab.kai/run-seconds": "forever"}});
-        template["spec"]["restartPolicy"] = json!(restart);
-        template
-    };
     let selected = |app: &str| json!({"matchLabels": {"app": app}});
     workloads::deployment(world, "web", 1, &Gpu::Whole(0), objects::DEFAULT_QUEUE).await?;
     let set = json!({"metadata": {"name": "set"}, "spec": {"replicas": 1, "serviceName": "set",
