@@ -200,6 +200,12 @@ impl Scheduler {
         if prepared || self.model.binds.known.contains_key(key) {
             return None;
         }
+        // Beside shared GPUs the binder sees to it that a whole one is none of those.
+        let node = self.model.cluster.node(spec.selected_node.as_deref()?)?;
+        let beside = self.model.cluster.nodes.get(node.index()).is_none_or(|node| !node.shared.is_empty());
+        if beside && spec.received_gpu.as_ref().is_some_and(|gpu| gpu.count.unwrap_or(0) > 0) {
+            return None;
+        }
         let group = note.group.as_ref().filter(|_| !note.tied).and_then(|group| group.split_once('/'));
         Some(bind::Direct { group: group.map(|(_, name)| name.to_owned()) })
     }

@@ -49,9 +49,10 @@ async fn a_gang_of_512_is_one_write_per_pod() {
 #[tokio::test(start_paused = true)]
 async fn in_a_crowd_a_part_of_a_gpu_and_a_claimed_volume_still_go_through_the_binder() {
     let fixture = Fixture::new().await;
-    fixture.node("a", 8).await;
+    fixture.node("a", 2).await;
     fixture.team().await;
     fixture.gang("plain", "team", 2).await;
+    fixture.node("b", 1).await;
     fixture.group("part", "team", 1).await;
     fixture.pod_with("part", "part", json!({}), json!({"gpu-fraction": "0.5"})).await;
     fixture.group("stored", "team", 1).await;
@@ -80,6 +81,20 @@ async fn in_a_crowd_a_part_of_a_gpu_and_a_claimed_volume_still_go_through_the_bi
     eventually("two wait for the binder", async || fixture.requests().await.len() == 2).await;
     assert!(bound(&fixture).await.keys().all(|name| name.starts_with("plain")));
     assert_eq!(fixture.placed().await.into_keys().collect::<Vec<_>>(), ["part", "stored"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_crowd_a_whole_gpu_beside_shared_ones_goes_through_the_binder() {
+    let fixture = Fixture::new().await;
+    fixture.node("a", 2).await;
+    fixture.team().await;
+    fixture.group("part", "team", 1).await;
+    fixture.pod_with("part", "part", json!({}), json!({"gpu-fraction": "0.5"})).await;
+    let _running = start(&fixture, 1);
+    eventually("it shares", async || fixture.requests().await.len() == 1).await;
+    fixture.gang("whole", "team", 1).await;
+    eventually("the binder is asked", async || fixture.requests().await.len() == 2).await;
+    assert!(bound(&fixture).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
