@@ -83,6 +83,8 @@ pub struct Cluster {
     pub invalid_pods: BTreeSet<PodId>,
     /// Pods that want others away from them.
     pub repellers: BTreeSet<PodId>,
+    /// On how many nodes there is a divided GPU of a name. Only names are looked up.
+    pub shared_names: FxHashMap<Word, u32>,
     /// How many pods with a place asked for GPUs by memory.
     pub pods_by_memory: u32,
     /// What is wrong with queues, nodes and topologies, by kind and name.

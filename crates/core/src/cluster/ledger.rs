@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::hash_map::Entry;
+
 use crate::{
     amounts::{Shares, share},
     cluster::{Cluster, pod::Place, status::Status},
@@ -204,10 +206,16 @@ impl Cluster {
             let units = node.units_of(class.gpus).unwrap_or_else(|| node.device_units());
             let fresh = matches!(status, Status::Allocated | Status::Pipelined);
             for name in &pod.place.devices {
-                if times > 0 {
-                    node.share(*name, units, status, fresh);
-                } else {
-                    node.unshare(*name, units, status);
+                if times > 0 && node.share(*name, units, status, fresh) {
+                    *self.shared_names.entry(*name).or_default() += 1;
+                } else if times < 0
+                    && node.unshare(*name, units, status)
+                    && let Entry::Occupied(mut nodes) = self.shared_names.entry(*name)
+                {
+                    *nodes.get_mut() -= 1;
+                    if *nodes.get() == 0 {
+                        nodes.remove();
+                    }
                 }
             }
         }

@@ -264,9 +264,10 @@ impl Node {
         }
     }
 
-    /// Enters a pod's share of a device.
-    pub fn share(&mut self, name: Word, units: u64, status: Status, fresh: bool) {
-        let place = self.shared.iter().position(|device| device.name == name).unwrap_or_else(|| {
+    /// Enters a pod's share of a device. Says whether it is the first.
+    pub fn share(&mut self, name: Word, units: u64, status: Status, fresh: bool) -> bool {
+        let known = self.shared.iter().position(|device| device.name == name);
+        let place = known.unwrap_or_else(|| {
             self.shared.push(SharedDevice { name, used: 0, leaving: 0, promised: 0, fresh });
             if fresh {
                 self.reserve_slot(1);
@@ -284,11 +285,12 @@ impl Node {
             _ => device.used += units,
         }
         self.move_whole(before, self.occupied(place));
+        known.is_none()
     }
 
-    /// Removes a pod's share of a device.
-    pub fn unshare(&mut self, name: Word, units: u64, status: Status) {
-        let Some(place) = self.shared.iter().position(|device| device.name == name) else { return };
+    /// Removes a pod's share of a device. Says whether it was the last.
+    pub fn unshare(&mut self, name: Word, units: u64, status: Status) -> bool {
+        let Some(place) = self.shared.iter().position(|device| device.name == name) else { return false };
         let before = self.occupied(place);
         let device = &mut self.shared[place];
         match status {
@@ -300,12 +302,14 @@ impl Node {
             _ => device.used -= units,
         }
         self.move_whole(before, self.occupied(place));
-        if self.shared[place].used == 0 && self.shared[place].promised == 0 {
+        let last = self.shared[place].used == 0 && self.shared[place].promised == 0;
+        if last {
             let gone = self.shared.remove(place);
             if gone.fresh {
                 self.reserve_slot(-1);
             }
         }
+        last
     }
 
     /// Whether a shared device keeps a whole GPU from being idle, and from being idle in future.

@@ -153,25 +153,23 @@ impl Cycle<'_> {
             let (chosen, opened, fits_now) = self.choose_devices(described, count as usize, units)?;
             now &= fits_now;
             names = chosen;
-            self.open_devices(pod, node, opened, &mut names);
+            self.open_devices(pod, opened, &mut names);
         }
         let detail = self.detail_on(pod, node, &mut now).ok()?;
         let status = if now { Status::Allocated } else { Status::Pipelined };
         Some(Place { status, node: Some(node), devices: names, detail })
     }
 
-    /// Names devices that are opened for a pod on a node: after the pod, and like no device that the node or the pod has.
-    fn open_devices(&mut self, pod: PodId, node: NodeId, count: usize, names: &mut SmallVec<[Word; 2]>) {
+    /// Names devices that are opened for a pod: after the pod, and like no device that it or any node has. Others may still share what was
+    /// opened for the pod elsewhere, when it was to be there.
+    fn open_devices(&mut self, pod: PodId, count: usize, names: &mut SmallVec<[Word; 2]>) {
         let mut index = 0;
         let mut opened = 0;
         while opened < count {
             let name = format!("{}-{index}", self.cluster.pods[pod.index()].uid);
             let name = self.cluster.words.intern(&name);
-            let shared = &self.cluster.nodes[node.index()].shared;
             let held = self.cluster.leaving.get(&pod).unwrap_or(&self.cluster.pods[pod.index()].place);
-            if !names.contains(&name)
-                && !held.devices.contains(&name)
-                && shared.iter().all(|device| device.name != name)
+            if !names.contains(&name) && !held.devices.contains(&name) && !self.cluster.shared_names.contains_key(&name)
             {
                 names.push(name);
                 opened += 1;

@@ -51,6 +51,22 @@ fn a_shared_gpu_is_opened_only_when_its_reservation_has_a_pod_slot_too() {
 }
 
 #[test]
+fn a_shared_gpu_is_not_named_like_one_that_others_share_on_another_node() {
+    // `p` was to open a device on `full`, where `guest` joined it; then `p` had to go elsewhere, and `guest` stayed.
+    let most = Gpus::Portion { devices: 1, millionths: 900_000 };
+    let guest = running(pod("guest", "guest", most), "full", &["p-0".to_owned()]);
+    let decided = decide(
+        &policy(&[Action::Allocate]),
+        [
+            nodes([node("full", 1), node("free", 1)]),
+            workload("guest", 1, [guest]),
+            workload("p", 1, [pod("p", "p", half())]),
+        ],
+    );
+    assert_eq!(decided, ["bind p on free [\"p-1\"]"]);
+}
+
+#[test]
 fn spreading_over_gpus_opens_none_whose_reservation_has_no_pod_slot() {
     let mut spread = policy(&[Action::Allocate]);
     (spread.plugins.gpu_pack, spread.plugins.gpu_spread) = (false, true);
