@@ -59,6 +59,8 @@ pub(crate) struct BindRecord {
     pub(crate) node: String,
     /// The GPU groups.
     pub(crate) devices: Vec<String>,
+    /// Millionths of each shared device that were given, if it says so.
+    pub(crate) portion: Option<u32>,
     /// The zones, as foreseen.
     pub(crate) zones: Vec<ZoneShare>,
     /// The devices chosen for claims, by the claim's name in the pod.
@@ -91,12 +93,20 @@ impl BindRecord {
             owner: owners.filter(|owner| owner.kind == "Pod").map(|owner| owner.uid.clone()).next(),
             node: spec.selected_node.clone().unwrap_or_default(),
             devices: spec.selected_gpu_groups.clone(),
+            portion: spec.received_gpu.as_ref().and_then(|gpu| millionths(gpu.portion.as_deref()?)),
             zones: numa::shares(&spec.predicted_numa_zones),
             claims: claims.collect(),
             vetoes: Veto::of(object),
             live: !(status.phase.as_deref() == Some(bind_phases::FAILED) && tried_enough),
         }
     }
+}
+
+/// A part of a device, such as `0.25`, in millionths: rounded up, so that nobody is charged less than they hold.
+fn millionths(portion: &str) -> Option<u32> {
+    let nano = portion.parse::<kai_quantity::Quantity>().ok()?.nano()?;
+    let millionths = nano.checked_add(999)?.div_euclid(1000);
+    u32::try_from(millionths).ok().filter(|millionths| (1..=1_000_000).contains(millionths))
 }
 
 #[cfg(test)]

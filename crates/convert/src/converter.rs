@@ -1,5 +1,6 @@
 //! Objects in, deltas out. An object that others depend on is followed by those others: a `PriorityClass` by its groups, a
-//! `BindRequest` by its pod and its claims, a `NodeResourceTopology` and a `ResourceSlice` by their node, a volume claim by its pods.
+//! `BindRequest` by its pod and its claims, a `NodeResourceTopology` and a `ResourceSlice` by their node, a volume claim by its pods, a
+//! node by the pods that share its GPUs.
 //!
 //! Objects may come in any order. What is kept are records, not objects; of a pod that runs and depends on nothing only its uid.
 
@@ -92,6 +93,8 @@ pub struct Converter {
     priorities: Priorities,
     binds: BTreeMap<String, BindRecord>,
     bind_of: BTreeMap<String, String>,
+    /// By node: BindRequests for parts of its GPUs.
+    sharing_on: BTreeMap<String, BTreeSet<String>>,
     volumes: Volumes,
     config_maps: BTreeSet<String>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
@@ -206,11 +209,7 @@ impl Converter {
         let mut out = Vec::new();
         let full = || format!("{}/{name}", if namespace.is_empty() { "default" } else { namespace });
         match kind {
-            Kind::Node => {
-                if self.nodes.remove(name).is_some() {
-                    out.push(Delta::NodeGone(name.to_owned()));
-                }
-            }
+            Kind::Node => self.node_gone(name, &mut out),
             Kind::Pod => self.pod_gone(&full(), &mut out),
             Kind::ConfigMap => {
                 self.config_maps.remove(&full());
@@ -296,10 +295,21 @@ impl Converter {
         let read = node::node(object);
         let node = read.name.clone();
         if self.ours(&object.metadata) {
-            self.nodes.insert(node.clone(), read);
+            let memory = read.gpus.memory;
+            let old = self.nodes.insert(node.clone(), read);
             self.tell_node(&node, out);
-        } else if self.nodes.remove(&node).is_some() {
-            out.push(Delta::NodeGone(node));
+            if old.and_then(|old| old.gpus.memory) != memory {
+                self.tell_memory(&node, out);
+            }
+        } else {
+            self.node_gone(&node, out);
+        }
+    }
+
+    fn node_gone(&mut self, node: &str, out: &mut Vec<Delta>) {
+        if self.nodes.remove(node).is_some() {
+            out.push(Delta::NodeGone(node.to_owned()));
+            self.tell_memory(node, out);
         }
     }
 
@@ -382,6 +392,7 @@ impl Converter {
             namespaces: &self.namespaces,
             zones: &self.zones,
             claim_exists: &|claim| self.devices.has_claim(claim),
+            memory_is_known: &|node| self.nodes.get(node).is_some_and(|node| node.gpus.memory.is_some()),
             leaves: self.leaving.get(&draft.pod.uid).copied(),
             now: self.now,
         })
@@ -393,6 +404,10 @@ impl Converter {
         if self.binds.get(&own).is_some_and(|old| old.pod != record.pod) {
             self.bind_gone(&own, out);
         }
+        self.forget_sharing(&own);
+        if !record.devices.is_empty() {
+            self.sharing_on.entry(record.node.clone()).or_default().insert(own.clone());
+        }
         let pod = record.pod.clone();
         for veto in record.vetoes.iter().filter(|veto| veto.holds(self.now)) {
             self.veto_ends.insert((Time(veto.until), pod.clone()));
@@ -402,7 +417,18 @@ impl Converter {
         self.tell_bound(&pod, out);
     }
 
+    fn forget_sharing(&mut self, own: &str) {
+        let Some(node) = self.binds.get(own).map(|bind| &bind.node) else { return };
+        if let Some(binds) = self.sharing_on.get_mut(node) {
+            binds.remove(own);
+            if binds.is_empty() {
+                self.sharing_on.remove(node);
+            }
+        }
+    }
+
     fn bind_gone(&mut self, own: &str, out: &mut Vec<Delta>) {
+        self.forget_sharing(own);
         let Some(gone) = self.binds.remove(own) else { return };
         if self.bind_of.get(&gone.pod).is_some_and(|bind| bind == own) {
             self.bind_of.remove(&gone.pod);
@@ -459,6 +485,16 @@ impl Converter {
 
     fn tell_users(&self, need: &Need, out: &mut Vec<Delta>) {
         for pod in self.needs.get(need).into_iter().flatten() {
+            if let Some(PodRecord::Open(draft)) = self.pods.get(pod) {
+                out.push(Delta::Pod(Box::new(self.resolve(pod, draft))));
+            }
+        }
+    }
+
+    /// The memory of a node's GPUs became known, or is no longer.
+    fn tell_memory(&self, node: &str, out: &mut Vec<Delta>) {
+        let pods = self.sharing_on.get(node).into_iter().flatten();
+        for pod in pods.filter_map(|bind| Some(&self.binds.get(bind)?.pod)) {
             if let Some(PodRecord::Open(draft)) = self.pods.get(pod) {
                 out.push(Delta::Pod(Box::new(self.resolve(pod, draft))));
             }

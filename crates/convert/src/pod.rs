@@ -80,6 +80,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) zones: &'a BTreeMap<String, Zones>,
     pub(crate) claim_exists: &'a dyn Fn(&str) -> bool,
+    /// Whether it is known how much memory the GPUs of a node have.
+    pub(crate) memory_is_known: &'a dyn Fn(&str) -> bool,
     /// When its deletion was asked for, if it was.
     pub(crate) leaves: Option<Time>,
     /// The time, as far as it was told.
@@ -172,7 +174,9 @@ impl Draft {
         let over = matches!(self.pod.phase, Phase::Succeeded | Phase::Failed);
         let shared = matches!(self.pod.request.gpus, Gpus::Portion { .. } | Gpus::Memory { .. });
         let placed = self.pod.placement.as_ref().is_some_and(|placement| !shared || !placement.devices.is_empty());
-        over || (placed && self.needs().is_empty())
+        // What memory is a part of depends on the node.
+        let by_memory = matches!(self.pod.request.gpus, Gpus::Memory { .. });
+        over || (placed && !by_memory && self.needs().is_empty())
     }
 
     /// The pod as it is among the other objects.
@@ -184,6 +188,9 @@ impl Draft {
         }
         let bind = around.bind.filter(|bind| bind.owner.as_ref().is_none_or(|owner| *owner == pod.uid));
         place(&mut pod, bind);
+        if let Some(placement) = pod.placement.as_ref().filter(|placement| !(around.memory_is_known)(&placement.node)) {
+            pod.request.gpus = given(pod.request.gpus, bind.filter(|bind| bind.node == placement.node));
+        }
         pod.claims = self.claims.iter().filter_map(|claim| claim.key.clone()).collect();
         let waits = pod.placement.is_none();
         if let Some(bind) = bind.filter(|_| waits) {
@@ -238,6 +245,15 @@ fn place(pod: &mut Pod, bind: Option<&BindRecord>) {
             pod.placement = Some(Placement { node, devices, numa: Vec::new(), bound: false });
         }
         _ => {}
+    }
+}
+
+/// What a pod has on a node that does not tell the memory of its GPUs, as when its object is gone for a moment: what a request by memory
+/// is a part of only the BindRequest knows. Otherwise the queue would seem to hold less than it does.
+fn given(gpus: Gpus, bind: Option<&BindRecord>) -> Gpus {
+    match (gpus, bind.and_then(|bind| bind.portion)) {
+        (Gpus::Memory { devices, .. }, Some(millionths)) => Gpus::Portion { devices, millionths },
+        _ => gpus,
     }
 }
 

@@ -151,6 +151,30 @@ fn a_kept_bind_request_tells_the_devices_of_a_running_pod_without_labels() {
 }
 
 #[test]
+fn a_pod_by_memory_costs_its_queue_as_much_while_the_object_of_its_node_is_gone() {
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "labels": {"nvidia.com/gpu.memory": "16000"}},
+        "status": {"allocatable": {"nvidia.com/gpu": "1"}}});
+    let labels = json!({"runai-gpu-group": "x"});
+    let by_memory = pod(
+        "p",
+        &json!({"metadata": {"labels": labels, "annotations": {"gpu-memory": "4000"}},
+        "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}),
+    );
+    let request =
+        bind_request(&json!({"spec": {"selectedGPUGroups": ["x"], "receivedGPU": {"count": 1, "portion": "0.25"}},
+        "status": {"phase": "Succeeded"}}));
+    let gpus = |deltas: &[Delta]| pods(deltas).last().map(|pod| pod.request.gpus);
+    let (memory, part) = (Gpus::Memory { devices: 1, mib: 4000 }, Gpus::Portion { devices: 1, millionths: 250_000 });
+    let mut converter = Converter::default();
+    apply(&mut converter, &request);
+    assert_eq!(gpus(&apply(&mut converter, &by_memory)), Some(part), "a scheduler that starts while the node is gone");
+    assert_eq!(gpus(&apply(&mut converter, &node)), Some(memory));
+    assert_eq!(gpus(&apply(&mut converter, &node)), None, "nothing new");
+    assert_eq!(gpus(&converter.remove(Kind::Node, "", "n")), Some(part));
+}
+
+#[test]
 fn a_bind_request_of_an_earlier_pod_of_the_same_name_is_not_this_pods() {
     let mut converter = Converter::default();
     let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "earlier"}]);
