@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 use kai_api::{PodGroup, SchedulingCondition, names::reasons};
-use kai_kit::{Class, Next, Process, WorkQueue, backoff::Backoff, classify, errors::message, writes};
+use kai_kit::{Class, Next, Process, WorkQueue, backoff::Backoff, classify, errors::message, events::Kind, writes};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -13,6 +13,8 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
+
+use crate::notes::reference;
 
 /// The shortest time between two writes about one object.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -41,6 +43,9 @@ pub(crate) enum Wanted {
         uid: Arc<str>,
         /// Why.
         message: Arc<str>,
+        /// Whether an event tells it, too. It is told before it is shown: what is shown is not said again, neither by this process nor
+        /// by the next.
+        event: bool,
     },
     /// That a pod has its place, where it says that it waits.
     Placed {
@@ -115,7 +120,7 @@ impl Statuses {
     }
 
     async fn write(&self, target: Target) -> Next {
-        let wanted = {
+        let mut wanted = {
             let mut book = self.book.lock();
             let Some(entry) = book.entries.get_mut(&target) else { return Next::Done };
             let Some(wanted) = entry.wanted.take() else { return Next::Done };
@@ -125,8 +130,15 @@ impl Statuses {
         if !*self.leads.borrow() {
             return Next::Done;
         }
+        if let (Target::Pod(key), Wanted::Waits { uid, message, event }) = (&target, &mut wanted)
+            && std::mem::take(event)
+        {
+            let about = reference("v1", "Pod", key, uid);
+            let (kind, reason) = (Kind::Warning, reasons::UNSCHEDULABLE);
+            self.process.events.tell_first(about, kind, reason, &**message, BTreeMap::new()).await;
+        }
         let result = match (&target, &wanted) {
-            (Target::Pod(key), Wanted::Waits { uid, message }) => {
+            (Target::Pod(key), Wanted::Waits { uid, message, .. }) => {
                 let fields = json!({"status": "False", "reason": reasons::UNSCHEDULABLE, "message": &**message});
                 self.write_pod(key, uid, fields).await
             }

@@ -6,6 +6,7 @@ mod load;
 mod nodes;
 mod refusal;
 mod rivals;
+mod words;
 
 use std::time::Duration;
 

@@ -158,13 +158,9 @@ impl Scheduler {
             return;
         }
         let (key, uid) = (Arc::clone(key), Arc::clone(&note.uid));
-        if tell == Tell::WithEvent {
-            let about = reference("v1", "Pod", &key, &uid);
-            let text = text.to_string();
-            self.process.events.tell_of(about, Kind::Warning, reasons::UNSCHEDULABLE, text, BTreeMap::new());
-        }
         let cause = fingerprint::without_numbers(text);
-        self.statuses.set(Target::Pod(Arc::clone(&key)), Wanted::Waits { uid, message: Arc::clone(text) }, cause);
+        let wanted = Wanted::Waits { uid, message: Arc::clone(text), event: tell == Tell::WithEvent };
+        self.statuses.set(Target::Pod(Arc::clone(&key)), wanted, cause);
         if let Some(note) = self.model.notes.pods.get_mut(&key) {
             note.told = print;
         }
