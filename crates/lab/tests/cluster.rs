@@ -270,6 +270,24 @@ async fn a_machine_that_is_off_does_not_come_up_because_kubelets_start_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_gets_the_device_of_a_pod_that_outlived_a_reboot_during_which_kubelets_started_again() {
+    let mut lab = lab("t4x4").await;
+    create(&lab, &pod("old", "t4x4-0", gpus(1))).await;
+    phase(&lab, "old", "Running").await;
+    let before = ids(&lab, "old");
+    lab.inject("t4x4-0", NodeAction::Reboot { down: Duration::from_mins(2), new_uuids: false });
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    lab.restart_kubelets().await;
+    // Comes before the old one by name, and asks for a device when the machine is up again.
+    create(&lab, &pod("new", "t4x4-0", gpus(1))).await;
+    phase(&lab, "new", "Running").await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(ids(&lab, "old"), before);
+    assert_ne!(ids(&lab, "new"), before);
+    lab.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_of_a_job_that_is_deleted_go_though_nobody_counts_them() {
     let lab = lab("cpu").await;
     let job = |name: &str| -> Job {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use super::{
@@ -70,6 +71,29 @@ impl Kubelets {
         for key in here {
             let uid = self.pods.get(&key).map(|entry| entry.uid.clone()).unwrap_or_default();
             self.pod_after_reboot(&key, before.held_by(&uid).cloned().unwrap_or_default());
+        }
+        self.read_checkpoint(index, &before);
+    }
+
+    /// What pods have that a kubelet which started again while the machine was down knows only by name: its record on disk tells, before
+    /// it admits anybody.
+    fn read_checkpoint(&mut self, index: usize, before: &DeviceManager) {
+        let node = &mut self.nodes[index];
+        let is_new = |key: &PodKey, uid: &String| self.pods.get(key).is_none_or(|entry| entry.uid != *uid);
+        let is_over = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let waiting = node.backlog.iter().filter_map(|(key, pod)| {
+            let pod = pod.as_ref().filter(|pod| !is_over(pod))?;
+            pod.metadata.uid.clone().filter(|uid| is_new(key, uid))
+        });
+        let held: Vec<(String, PodDevices)> =
+            waiting.filter_map(|uid| before.held_by(&uid).cloned().map(|held| (uid, held))).collect();
+        for (uid, held) in held {
+            if node.devices.held_by(&uid).is_none() && node.devices.lacks(&held).is_none() {
+                node.devices.restore(&uid, held);
+            }
         }
     }
 
