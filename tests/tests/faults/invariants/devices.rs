@@ -6,6 +6,7 @@ use super::facts::{Ask, Facts, NodeFacts, PodFacts};
 
 pub fn check(facts: &Facts) -> Vec<String> {
     let mut broken = overfull(facts);
+    broken.extend(given_twice(facts));
     for pod in facts.pods.iter().filter(|pod| pod.holds()) {
         let Some(node) = pod.node.as_ref().and_then(|node| facts.nodes.get(node)) else { continue };
         let shares = !matches!(pod.ask, Ask::Whole(_));
@@ -52,6 +53,27 @@ fn overfull(facts: &Facts) -> Vec<String> {
         }
     }
     broken
+}
+
+/// Devices that a pod has for itself and others have, too. Where time is sliced or a device has no name of its own that is not to be seen.
+fn given_twice(facts: &Facts) -> Vec<String> {
+    let mut users: BTreeMap<(&str, &str), Vec<&PodFacts>> = BTreeMap::new();
+    for pod in facts.pods.iter().filter(|pod| pod.holds()) {
+        let Some((name, node)) = pod.node.as_ref().and_then(|node| facts.nodes.get_key_value(node)) else { continue };
+        if node.ready && !node.tegra && node.replicas == 1 {
+            for device in pod.told.iter().flat_map(|told| told.split(',')).filter(|device| device.starts_with("GPU-")) {
+                users.entry((name, device)).or_default().push(pod);
+            }
+        }
+    }
+    let twice = users.into_iter().filter(|(_, pods)| pods.len() > 1);
+    let twice = twice.filter(|(_, pods)| pods.iter().any(|pod| matches!(pod.ask, Ask::Whole(_))));
+    twice
+        .map(|((node, device), pods)| {
+            let names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
+            format!("device {device} on {node} is a whole one for one of {names:?}")
+        })
+        .collect()
 }
 
 /// What a container was told against what reservations hold.

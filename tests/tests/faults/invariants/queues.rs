@@ -23,12 +23,12 @@ pub fn check(facts: &Facts) -> Vec<String> {
     broken
 }
 
-/// Millionths of GPUs.
+/// Millionths of GPUs, rounded up.
 pub fn millionths(ask: Ask, memory: u64) -> u64 {
     match ask {
         Ask::Whole(count) => count * 1_000_000,
         Ask::Fraction(part, count) => part * count,
-        Ask::Memory(mebibytes, count) => mebibytes * 1_000_000 / memory.max(1) * count,
+        Ask::Memory(mebibytes, count) => (mebibytes * 1_000_000).div_ceil(memory.max(1)) * count,
     }
 }
 

@@ -40,20 +40,15 @@ fn untrue(facts: &Facts, pod: &PodFacts, why: &str) -> Option<String> {
         return (!why.contains("not ready for scheduling"))
             .then(|| format!("pod {} is of a gang with too few pods, and says: {why}", pod.name));
     }
-    if let Some(limit) = pod.queue.as_deref().and_then(|queue| queues::limit(facts, queue)) {
-        let memory = facts.nodes.values().map(|node| node.memory).max().unwrap_or(1);
-        let memory_of =
-            |node: &Option<String>| node.as_ref().and_then(|node| facts.nodes.get(node)).map(|node| node.memory);
-        let held: u64 = facts
-            .pods
-            .iter()
-            .filter(|other| other.holds() && other.queue == pod.queue)
-            .map(|other| queues::millionths(other.ask, memory_of(&other.node).unwrap_or(memory)))
-            .sum();
-        if held + queues::millionths(pod.ask, memory) * together > limit {
-            return (!why.contains("limit") && !why.contains("Limit"))
-                .then(|| format!("pod {} is kept by the limit of its queue, and says: {why}", pod.name));
-        }
+    let memory = facts.nodes.values().map(|node| node.memory).max().unwrap_or(1);
+    let left = left_of_limit(facts, pod, memory);
+    let cost = |memory: u64| queues::millionths(pod.ask, memory);
+    let kept_by_limit = || {
+        (!why.contains("limit") && !why.contains("Limit"))
+            .then(|| format!("pod {} is kept by the limit of its queue, and says: {why}", pod.name))
+    };
+    if left.is_some_and(|left| cost(memory) * together > left) {
+        return kept_by_limit();
     }
     let vetoed: BTreeSet<&str> = facts
         .requests
@@ -70,10 +65,34 @@ fn untrue(facts: &Facts, pod: &PodFacts, why: &str) -> Option<String> {
     let rooms: Vec<(&String, u64)> =
         open.map(|node| (node, room::on_node(facts, node, pod.ask))).filter(|(_, count)| *count > 0).collect();
     let room = rooms.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
-    (room >= together).then(|| {
-        format!(
-            "pod {} waits with {:?}, though there is room for it and its {together} ({rooms:?}): {why}",
-            pod.name, pod.ask
-        )
-    })
+    if room < together {
+        return None;
+    }
+    // Memory is another part of each kind of device: there may be room only where the pods cost the queue too much.
+    let mut costs: Vec<(u64, u64)> =
+        rooms.iter().map(|(node, room)| (cost(facts.nodes[*node].memory), *room)).collect();
+    costs.sort_unstable();
+    let (mut missing, mut cheapest) = (together, 0);
+    for (cost, room) in costs {
+        let taken = room.min(missing);
+        cheapest += cost * taken;
+        missing -= taken;
+    }
+    if left.is_some_and(|left| cheapest > left) {
+        return kept_by_limit();
+    }
+    Some(format!(
+        "pod {} waits with {:?}, though there is room for it and its {together} ({rooms:?}): {why}",
+        pod.name, pod.ask
+    ))
+}
+
+/// Millionths of GPUs that the queue of a pod may still have; none if it has no limit.
+fn left_of_limit(facts: &Facts, pod: &PodFacts, memory: u64) -> Option<u64> {
+    let limit = queues::limit(facts, pod.queue.as_deref()?)?;
+    let memory_of =
+        |node: &Option<String>| node.as_ref().and_then(|node| facts.nodes.get(node)).map_or(memory, |node| node.memory);
+    let held = facts.pods.iter().filter(|other| other.holds() && other.queue == pod.queue);
+    let held: u64 = held.map(|other| queues::millionths(other.ask, memory_of(&other.node))).sum();
+    Some(limit.saturating_sub(held))
 }
