@@ -124,7 +124,7 @@ pub(crate) fn hold(group: &str, on_node: &[Holder], trouble: Option<&str>, now: 
         return Hold::Broken(trouble.to_owned());
     }
     let mut own: Vec<&Holder> = on_node.iter().filter(|holder| holder.group == group && holder.is_live()).collect();
-    own.sort_by_key(|holder| holder.rank());
+    own.sort_by_key(|holder| (holder.has_wrong_device(), holder.rank()));
     let Some(holder) = own.first() else {
         return Hold::Waiting(format!("the reservation pod of GPU group {group}"));
     };

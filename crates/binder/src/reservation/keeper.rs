@@ -3,6 +3,8 @@
 //! One pass per node at a time; a pass looks, decides ([`super::plan`]), acts once and is repeated on every change. Before a holder
 //! goes because nobody needs it, the server itself is asked: a cache that is late must not cost a pod its GPU.
 
+mod create;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -11,7 +13,7 @@ use std::{
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kai_api::{
     BindRequest,
     names::{annotations, labels},
@@ -22,23 +24,19 @@ use kai_kit::{
     events::Kind,
     writes,
 };
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, PostParams},
-};
+use kube::{Api, api::ListParams};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{
     holder::Holder,
-    plan::{Deed, LIMIT, Scene, Sharer, Trouble, plan},
-    pod, reservation_name,
+    plan::{Deed, Scene, Sharer, Trouble, plan},
 };
 use crate::{
     groups::{groups_of, told},
     platform::{Platform, platform_of},
     sharing,
-    world::{World, has_ended, is_finished, is_fraction, node_of, place, pod_key},
+    world::{World, has_ended, is_finished, is_fraction, node_of, place},
 };
 
 /// Labels cannot have longer values; requests for nodes with longer names are found without.
@@ -108,13 +106,8 @@ impl Keeper {
         };
         let deeds = plan(&scene);
         let missing = deeds.iter().filter_map(|deed| if let Deed::Create(group) = deed { Some(group) } else { None });
-        let mut missing: Vec<&String> = missing.collect();
-        // A kubelet hands devices out in the order in which it is asked: holders that each got the other's device ask the other way round.
-        let times = missing.iter().filter_map(|group| Some(troubles.get(*group)?.times)).max().unwrap_or(0);
-        let turn = times as usize % missing.len().max(1);
-        missing.rotate_left(turn);
         let object = object.as_deref();
-        let creates = missing.iter().filter_map(|group| Some(self.create(object?, group, &requests, &sharers)));
+        let creates = missing.filter_map(|group| Some(self.create(object?, group, &requests, &sharers, &holders)));
         let mut outcome = join_all(creates).await.into_iter().collect::<Result<Vec<()>, _>>().map(|_| ());
         let mut next = Next::Done;
         for deed in &deeds {
@@ -184,94 +177,15 @@ impl Keeper {
     fn trouble(&self, node: &str, group: &str, change: impl FnOnce(&mut Trouble, Timestamp)) {
         let now = self.world.process.now();
         change(self.troubles.lock().entry(node.to_owned()).or_default().entry(group.to_owned()).or_default(), now);
+        self.wake(node, group);
+    }
+
+    fn wake(&self, node: &str, group: &str) {
         for request in self.world.fractions_for(node) {
             if request.spec.selected_gpu_groups.iter().any(|other| other == group) {
                 self.world.request_queue.add(Key::of(request.as_ref()));
             }
         }
-    }
-
-    async fn create(
-        &self,
-        node: &Node,
-        group: &str,
-        requests: &[Arc<BindRequest>],
-        sharers: &[Sharer],
-    ) -> Result<(), kube::Error> {
-        let world = &self.world;
-        let settings = world.settings.get();
-        let name = node.name_any();
-        let expects = sharers.iter().filter(|sharer| sharer.group == group).find_map(|sharer| sharer.told.clone());
-        if sharers.iter().any(|sharer| sharer.group == group) {
-            let text =
-                format!("the reservation pod of GPU group {group} is gone while pods use the GPU; it is made anew");
-            world.process.events.tell(node, Kind::Warning, "ReservationLost", text);
-        }
-        let tolerations = self.tolerations(group, requests, sharers);
-        let wanted = pod::Reservation {
-            namespace: &world.namespace,
-            node: &name,
-            group,
-            platform: platform_of(node, settings.tegra_mode()),
-            tolerations: &tolerations,
-            expects: expects.as_deref(),
-        };
-        let pod = pod::pod(&settings, &wanted).map_err(kube::Error::SerdeError)?;
-        let error = match world.reservation_api().create(&PostParams::default(), &pod).await {
-            Ok(made) => {
-                world.reservations.saw(made);
-                return Ok(());
-            }
-            Err(error) => error,
-        };
-        match classify(&error) {
-            Class::Exists => self.adopt(&name, group).await,
-            Class::Refused | Class::Gone => {
-                let text =
-                    format!("its reservation pod in namespace {} cannot be made: {}", world.namespace, message(&error));
-                self.trouble(&name, group, |trouble, now| {
-                    trouble.add(text, now);
-                    trouble.times = trouble.times.max(LIMIT);
-                });
-                Ok(())
-            }
-            _ => Err(error),
-        }
-    }
-
-    /// Those of a pod that shares the device, so that the holder stays where the pod may stay.
-    fn tolerations(&self, group: &str, requests: &[Arc<BindRequest>], sharers: &[Sharer]) -> Vec<Toleration> {
-        let running = sharers.iter().filter(|sharer| sharer.group == group).map(|sharer| sharer.pod.clone());
-        let coming =
-            requests.iter().filter(|request| request.spec.selected_gpu_groups.iter().any(|other| other == group));
-        let mut pods = running.chain(coming.map(|request| pod_key(request)));
-        let spec = pods.find_map(|key| self.world.pods.get(&key)?.spec.clone());
-        spec.and_then(|spec| spec.tolerations).unwrap_or_default()
-    }
-
-    /// There is a pod of that name already: ours whose answer was lost, or one that somebody changed.
-    async fn adopt(&self, node: &str, group: &str) -> Result<(), kube::Error> {
-        let api = self.world.reservation_api();
-        let name = reservation_name(node, group);
-        let Some(found) = api.get_opt(&name).await? else { return Ok(()) };
-        if found.metadata.deletion_timestamp.is_some() {
-            return Ok(());
-        }
-        if place(&found) != Some(node) {
-            writes::delete(&api, &found, None).await?;
-            return Ok(());
-        }
-        let settings = self.world.settings.get();
-        let wanted = [(labels::GPU_GROUP, group), (labels::APP, settings.app_label.as_str())];
-        if wanted.iter().all(|(key, value)| found.labels().get(*key).is_some_and(|known| known == value)) {
-            self.world.reservations.saw(found);
-            return Ok(());
-        }
-        let labels: BTreeMap<&str, &str> = wanted.into_iter().collect();
-        let patch = json!({"metadata": {"uid": found.metadata.uid, "labels": labels}});
-        let mended = writes::merge(&api, self.world.process.component, &name, &patch).await?;
-        self.world.reservations.saw(mended);
-        Ok(())
     }
 
     /// Does one thing; says after which time to look again, if so.
@@ -320,6 +234,8 @@ impl Keeper {
             Deed::Note(name, restarts) => self.note(find(name), *restarts, false).await?,
             Deed::Retell(key, group, device) => self.retell(key, group, device).await?,
             Deed::Expect(name, device) => self.expect(node, find(name), device).await?,
+            Deed::Move(name, group, device) => self.transfer(node, find(name), group, device).await?,
+            Deed::Settle(group) => self.settle(node, group),
             Deed::Close(group, why) => self.close(node, group, why, sharers),
         }
         Ok(None)
@@ -362,6 +278,10 @@ impl Keeper {
         let mut changes = json!({annotations::RESERVATION_RESTARTS: restarts.to_string()});
         if forget {
             changes[annotations::RESERVED_GPU] = json!(null);
+            if !holder.has_wrong_device() {
+                // It had the right one: if it has another now, so have its pods.
+                changes[annotations::RESERVATION_EXPECTS] = json!(null);
+            }
         }
         let patch = json!({"metadata": {"uid": holder.pod.metadata.uid, "annotations": changes}});
         let api = self.world.reservation_api();
@@ -397,10 +317,45 @@ impl Keeper {
             Err(error) if classify(&error) == Class::Gone => return Ok(()),
             Err(error) => return Err(error),
         }
-        if let Some(troubles) = self.troubles.lock().get_mut(node) {
-            troubles.remove(&holder.group);
-        }
+        self.settle(node, &holder.group);
         Ok(())
+    }
+
+    /// From now on a holder stands for the group whose pods use its device.
+    async fn transfer(
+        &self,
+        node: &str,
+        holder: Option<&Holder>,
+        group: &str,
+        device: &str,
+    ) -> Result<(), kube::Error> {
+        let Some(holder) = holder else { return Ok(()) };
+        let (labels, annotations) =
+            (json!({labels::GPU_GROUP: group}), json!({annotations::RESERVATION_EXPECTS: device}));
+        let patch = json!({"metadata": {"uid": holder.pod.metadata.uid, "labels": labels, "annotations": annotations}});
+        match writes::merge(&self.world.reservation_api(), self.world.process.component, &holder.name, &patch).await {
+            Ok(changed) => self.world.reservations.saw(changed),
+            Err(error) if classify(&error) == Class::Gone => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if let Some(object) = self.world.nodes.get(&Key::new("", node)) {
+            let text = format!(
+                "reservation pod {} got {device}, which pods of GPU group {group} use: it stands for that group from now on",
+                holder.name
+            );
+            self.world.process.events.tell(object.as_ref(), Kind::Normal, "ReservationMoved", text);
+        }
+        // The group that it stood for may need another one.
+        self.world.node_queue.add(node.to_owned());
+        Ok(())
+    }
+
+    /// Forgets the trouble there was with a group, and lets requests go on.
+    fn settle(&self, node: &str, group: &str) {
+        let known = self.troubles.lock().get_mut(node).and_then(|troubles| troubles.remove(group)).is_some();
+        if known {
+            self.wake(node, group);
+        }
     }
 
     fn close(&self, node: &str, group: &str, why: &str, sharers: &[Sharer]) {
@@ -408,7 +363,7 @@ impl Keeper {
         if !known {
             self.trouble(node, group, |trouble, now| {
                 trouble.add(why.to_owned(), now);
-                // Beyond every limit: it is settled until the group is gone.
+                // Beyond every limit: it stays so until the group is gone or all is well with it.
                 trouble.times = trouble.times.max(u32::MAX / 2);
             });
         }

@@ -2,6 +2,13 @@
 //!
 //! A group is *wanted* by requests under way and *used* by pods that are bound; whoever is neither loses its holder. Pods of users are
 //! never touched: where two holders have one device and both are used, both stay and it is said.
+//!
+//! A container that runs keeps the device that it was told, and which device a holder gets is the kubelet's choice. So when the holder of
+//! running pods is lost, the new one may get another device:
+//!
+//! 1. whoever got a device that pods of another group use becomes the holder of that group ([`moves`]): each holder at most once;
+//! 2. if nobody got it, further holders are made while the others keep what they have, until one gets it ([`seek`]): at most as many as
+//!    the node has devices, for then the kubelet says no.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,8 +22,10 @@ use super::holder::Holder;
 
 /// After this many a holder that cannot be had is given up for the requests that wait for it.
 pub(crate) const LIMIT: u32 = 3;
-/// After this many holders with another device than the group has, the last one stays.
-const RETRIES: u32 = 5;
+/// After the kubelet refused this many further holders of a group none of which has the group's device, one stays.
+const RETRIES: u32 = 3;
+/// A group has no more holders than this at once, however many devices the node has.
+const MOST_HOLDERS: usize = 32;
 /// Pauses between holders of one group.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(5));
 
@@ -85,6 +94,10 @@ pub(crate) enum Deed {
     Retell(Key, String, String),
     /// The pods of a holder's group have its device by now, whatever they had before.
     Expect(String, String),
+    /// A holder stands for another group from now on, whose pods have its device.
+    Move(String, String, String),
+    /// All is well with a group: trouble that there was is forgotten.
+    Settle(String),
     /// Nobody new may join a group, and it is said why.
     Close(String, String),
     /// Something is looked at again then.
@@ -93,6 +106,10 @@ pub(crate) enum Deed {
 
 /// What is to be done on a node.
 pub(crate) fn plan(scene: &Scene<'_>) -> Vec<Deed> {
+    let moves = moves(scene);
+    if !moves.is_empty() {
+        return moves;
+    }
     let used: BTreeSet<&str> = scene.sharers.iter().map(|sharer| sharer.group.as_str()).collect();
     let mut groups: BTreeSet<&str> = used.clone();
     groups.extend(scene.wanted.iter().map(String::as_str));
@@ -100,12 +117,49 @@ pub(crate) fn plan(scene: &Scene<'_>) -> Vec<Deed> {
     let mut deeds = Vec::new();
     let mut kept: Vec<&Holder> = Vec::new();
     for group in groups {
-        let needed = scene.node_exists && (used.contains(group) || scene.wanted.contains(group));
+        // Who runs on a node whose object is gone has its device none the less, and the node may come back.
+        let needed = used.contains(group) || (scene.node_exists && scene.wanted.contains(group));
         kept.extend(of_group(scene, group, needed && !group.is_empty(), used.contains(group), &mut deeds));
     }
     twins(scene, &kept, &used, &mut deeds);
     taken(scene, &kept, &used, &mut deeds);
+    settled(scene, &kept, &mut deeds);
     deeds
+}
+
+/// Holders with a device that pods of another group were told and none of their own, as when two were lost and each got the other's.
+fn moves(scene: &Scene<'_>) -> Vec<Deed> {
+    let mut served: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let live = || scene.holders.iter().filter(|holder| holder.is_live() && holder.restarts == holder.checked);
+    served.extend(live().filter_map(|holder| Some((holder.group.as_str(), holder.device.as_deref()?))));
+    let mut moves = Vec::new();
+    for holder in live().filter(|holder| !holder.group.is_empty()) {
+        let Some(device) = holder.device.as_deref() else { continue };
+        let told = || scene.sharers.iter().filter(|sharer| sharer.told.as_deref() == Some(device));
+        if told().any(|sharer| sharer.group == holder.group) {
+            continue;
+        }
+        let owner = told().min_by_key(|sharer| (!sharer.runs, &sharer.group));
+        if let Some(owner) = owner.filter(|owner| served.insert((&owner.group, device))) {
+            moves.push(Deed::Move(holder.name.clone(), owner.group.clone(), device.to_owned()));
+        }
+    }
+    moves
+}
+
+/// Groups with trouble whose holder is as it should be by now.
+fn settled(scene: &Scene<'_>, kept: &[&Holder], deeds: &mut Vec<Deed>) {
+    for holder in kept.iter().filter(|holder| scene.troubles.contains_key(&holder.group)) {
+        let sure = holder.device.is_some() && holder.restarts == holder.checked && !holder.has_wrong_device();
+        let about = |deed: &Deed| match deed {
+            Deed::Replace(name, _) | Deed::Release(name) => *name == holder.name,
+            Deed::Close(group, _) => *group == holder.group,
+            _ => false,
+        };
+        if sure && !deeds.iter().any(about) {
+            deeds.push(Deed::Settle(holder.group.clone()));
+        }
+    }
 }
 
 /// A new group whose holder got a device that pods of another group use, because their holder was gone for a moment: it tries again.
@@ -151,6 +205,10 @@ fn of_group<'a>(scene: &Scene<'a>, group: &str, needed: bool, used: bool, deeds:
         }
         return None;
     };
+    if let Some(sought) = sought(scene, keep) {
+        seek(scene, group, sought, &all, &live, deeds);
+        return Some(keep);
+    }
     for other in others {
         // Both devices are in use by pods of the group: neither can go.
         if other.device.as_deref().is_some_and(|device| told.contains(device)) && other.device != keep.device {
@@ -178,6 +236,38 @@ fn create(scene: &Scene<'_>, group: &str, used: bool, deeds: &mut Vec<Deed>) {
     }
 }
 
+/// The device that pods of a group run with, if its holder has another one.
+fn sought<'a>(scene: &Scene<'a>, keep: &Holder) -> Option<&'a str> {
+    let is_wrong = keep.restarts == keep.checked && keep.has_wrong_device();
+    let mut running = others(scene, keep).filter(|sharer| is_wrong && sharer.runs);
+    running.find_map(|sharer| sharer.told.as_deref())
+}
+
+/// Pods of a holder's group that were told another device than it has.
+fn others<'a>(scene: &Scene<'a>, keep: &Holder) -> impl Iterator<Item = &'a Sharer> {
+    let own = scene.sharers.iter().filter(|sharer| sharer.group == keep.group);
+    own.filter(|sharer| sharer.told.is_some() && keep.device.is_some() && sharer.told != keep.device)
+}
+
+/// Makes one more holder, unless that has been tried often enough. The others keep what they have, else the kubelet would give it again.
+fn seek(scene: &Scene<'_>, group: &str, sought: &str, all: &[&Holder], live: &[&Holder], deeds: &mut Vec<Deed>) {
+    let refused = scene.troubles.get(group).map_or(0, |trouble| trouble.times);
+    if refused < RETRIES && live.len() < MOST_HOLDERS {
+        if all.iter().all(|holder| holder.is_live() && holder.device.is_some()) {
+            create(scene, group, true, deeds);
+        }
+        return;
+    }
+    let Some((keep, others)) = live.split_first() else { return };
+    let device = keep.device.as_deref().unwrap_or_default();
+    let text = format!(
+        "reservation pod {} of group {group} got {device} while running pods of the group use {sought}",
+        keep.name
+    );
+    deeds.push(Deed::Close(group.to_owned(), text));
+    deeds.extend(others.iter().map(|other| Deed::Drop(other.name.clone())));
+}
+
 /// Whether the device is the one that the pods of the group have.
 fn check_device(scene: &Scene<'_>, keep: &Holder, used: bool, deeds: &mut Vec<Deed>) {
     if keep.restarts != keep.checked {
@@ -186,38 +276,18 @@ fn check_device(scene: &Scene<'_>, keep: &Holder, used: bool, deeds: &mut Vec<De
         return;
     }
     let Some(device) = &keep.device else { return };
+    let retell = |sharer: &Sharer| Deed::Retell(sharer.pod.clone(), keep.group.clone(), device.clone());
     if keep.has_wrong_device() {
-        let sharers = || scene.sharers.iter().filter(|sharer| sharer.group == keep.group);
-        let others = |sharer: &&Sharer| sharer.told.as_ref().is_some_and(|told| told != device);
-        let twin = scene.holders.iter().any(|other| other.group != keep.group && other.device.as_ref() == Some(device));
-        // Nobody runs with the device of before, as when a machine came back with others: the new one is as good.
-        if used && !twin && !sharers().filter(others).any(|sharer| sharer.runs) {
-            let retold = sharers().filter(others);
-            deeds.extend(retold.map(|sharer| Deed::Retell(sharer.pod.clone(), keep.group.clone(), device.clone())));
+        // Nobody runs with the device of before, as when a machine came back with others: the new one is as good, if it is the group's own.
+        if !scene.holders.iter().any(|other| other.group != keep.group && other.device.as_ref() == Some(device)) {
+            deeds.extend(others(scene, keep).map(retell));
             deeds.push(Deed::Expect(keep.name.clone(), device.clone()));
-            return;
-        }
-        let expected = keep.expects.as_deref().unwrap_or_default();
-        let text = format!(
-            "reservation pod {} of group {} got {device} while running pods of the group use {expected}",
-            keep.name, keep.group
-        );
-        let times = scene.troubles.get(&keep.group).map_or(0, |trouble| trouble.times);
-        if times < RETRIES && used {
-            deeds.push(Deed::Replace(keep.name.clone(), text));
-        } else {
-            deeds.push(Deed::Close(keep.group.clone(), text));
         }
         return;
     }
     // Where the same holder says something new its node came back with other devices, and so did the pods' containers; and who does not
     // run was left out when the others were told.
-    let others = scene.sharers.iter().filter(|sharer| sharer.group == keep.group);
-    for sharer in others.filter(|sharer| keep.checked > 0 || !sharer.runs) {
-        if sharer.told.as_ref().is_some_and(|told| told != device) {
-            deeds.push(Deed::Retell(sharer.pod.clone(), keep.group.clone(), device.clone()));
-        }
-    }
+    deeds.extend(others(scene, keep).filter(|sharer| keep.checked > 0 || !sharer.runs).map(retell));
 }
 
 /// Two groups with one device, as time-slicing can make them: the one that is used stays, else the older one.

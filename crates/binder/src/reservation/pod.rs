@@ -9,7 +9,6 @@ use kai_api::{
 };
 use serde_json::{Value, json};
 
-use super::reservation_name;
 use crate::{platform::Platform, settings::Settings};
 
 /// Where Jetson boards have NVML.
@@ -19,6 +18,7 @@ const DEVICES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap"];
 
 /// What a reservation pod is made for.
 pub(crate) struct Reservation<'a> {
+    pub(crate) name: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) node: &'a str,
     pub(crate) group: &'a str,
@@ -70,7 +70,7 @@ pub(crate) fn pod(settings: &Settings, wanted: &Reservation<'_>) -> Result<Pod, 
     spec["containers"] = json!([container]);
     serde_json::from_value(json!({
         "metadata": {
-            "name": reservation_name(wanted.node, wanted.group),
+            "name": wanted.name,
             "namespace": wanted.namespace,
             "labels": {labels::APP: settings.app_label, labels::GPU_GROUP: wanted.group},
             "annotations": annotations,
@@ -170,7 +170,15 @@ mod tests {
         let mut settings = Settings::of(&Options::default()).expect("flags");
         settings.tegra = tegra;
         settings.runtime_class = Some("nvidia".to_owned());
-        let wanted = Reservation { namespace: "r", node: "n", group: "g", platform, tolerations: &[], expects: None };
+        let wanted = Reservation {
+            name: "gpu-reservation-1",
+            namespace: "r",
+            node: "n",
+            group: "g",
+            platform,
+            tolerations: &[],
+            expects: None,
+        };
         serde_json::to_value(pod(&settings, &wanted).expect("a pod")).expect("JSON")
     }
 

@@ -1,6 +1,6 @@
 //! Nodes that are deleted, cordoned, or come back with other devices.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -145,4 +145,59 @@ fn a_jetson_that_comes_back_with_another_uuid_and_without_its_reservation_takes_
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn pods_of_a_node_that_vanished_for_a_moment_keep_their_reservations() {
+    let outcome = in_virtual_time(async {
+        let mut world = World::start(fleet("t4x4*2")?, |_| {}).await?;
+        workloads::deployment(&mut world, "half", 6, &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        let facts = at_rest(&mut world).await?;
+        let uids = reservation_uids(&world).await?;
+        world.lab.inject(&busiest(&facts)?, NodeAction::Vanish);
+        // Pods of a node that is gone are removed after 40 s.
+        world.pass(Duration::from_secs(20)).await;
+        world.lab.inject(&busiest(&facts)?, NodeAction::Resume);
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 6, "not all run: {}", facts.shown());
+        ensure!(reservation_uids(&world).await? == uids, "other reservations: {}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn reservations_that_were_all_deleted_by_hand_come_back_with_the_devices_that_containers_have() {
+    let outcome = in_virtual_time(async {
+        let mut world = World::start(fleet("dgx-h100")?, |_| {}).await?;
+        for number in 0..6 {
+            workloads::pod(&mut world, &format!("pod-{number}"), &Gpu::part("0.9"), objects::DEFAULT_QUEUE).await?;
+            world.pass(Duration::from_secs(20)).await;
+        }
+        // Two devices that the kubelet would give first are free by then.
+        for name in ["pod-0", "pod-1"] {
+            world.delete::<Pod>(name).await?;
+        }
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 4, "not all run: {}", facts.shown());
+        let uids = reservation_uids(&world).await?;
+        let reservations: Api<Pod> = Api::namespaced(world.client.clone(), namespaces::RESERVATION);
+        reservations.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 4, "not all run: {}", facts.shown());
+        ensure!(reservation_uids(&world).await?.is_disjoint(&uids), "they were not deleted: {}", facts.shown());
+        // And whoever comes later joins them.
+        workloads::pod(&mut world, "late", &Gpu::part("0.1"), objects::DEFAULT_QUEUE).await?;
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 5 && facts.reservations.len() == 4, "{}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+async fn reservation_uids(world: &World) -> Result<BTreeSet<String>> {
+    let reservations: Api<Pod> = Api::namespaced(world.client.clone(), namespaces::RESERVATION);
+    Ok(reservations.list(&ListParams::default()).await?.items.iter().filter_map(kube::ResourceExt::uid).collect())
 }
