@@ -2,7 +2,11 @@
 //!
 //! Everything done here can be done twice: after a crash the next binder begins from what it sees.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::try_join;
 use k8s_openapi::api::core::v1::{Binding, Node, Pod};
@@ -21,7 +25,8 @@ use crate::{
     groups,
     metrics::Metrics,
     outcome::Outcome,
-    reservation::{Hold, Holder, Keeper, hold},
+    platform::{Platform, platform_of},
+    reservation::{Hold, Holder, Keeper, hold, unguarded},
     rollback, sharing,
     step::{Action, View, owner, step},
     volumes,
@@ -57,7 +62,7 @@ impl Binder {
         };
         let pod = self.pod(&request).await?;
         let node = self.node(node_of(&request)).await?;
-        let holds = self.holds(&request);
+        let holds = self.holds(&request, node.as_deref());
         let now = world.process.now();
         let action = step(&View { request: &request, pod: pod.as_deref(), node: node.as_deref(), holds: &holds, now });
         let outcome = Outcome::new(world, &request, pod.as_deref(), &self.metrics);
@@ -134,14 +139,21 @@ impl Binder {
         Ok(Api::<Node>::all(self.world.process.client.clone()).get_opt(name).await?.map(Arc::new))
     }
 
-    fn holds(&self, request: &BindRequest) -> Vec<Hold> {
-        if !is_fraction(request) {
-            return Vec::new();
-        }
+    fn holds(&self, request: &BindRequest, object: Option<&Node>) -> Vec<Hold> {
         let node = node_of(request);
-        let holders: Vec<Holder> = self.world.reservations_on(node).iter().map(Holder::of).collect();
+        let holders = || self.world.reservations_on(node).iter().map(Holder::of).collect::<Vec<Holder>>();
         let timeout = self.world.settings.get().allocation_timeout;
         let now = self.world.process.now();
+        if !is_fraction(request) {
+            let told = if takes_whole(request) { self.told_on(node) } else { BTreeMap::new() };
+            if told.is_empty() {
+                return Vec::new();
+            }
+            let mode = self.world.settings.get().tegra_mode();
+            let by_name = object.is_none_or(|object| platform_of(object, mode) != Platform::Tegra);
+            return unguarded(&told, by_name, &holders(), now, timeout).map(Hold::Waiting).into_iter().collect();
+        }
+        let holders = holders();
         let groups = request.spec.selected_gpu_groups.iter();
         let holds = groups.map(|group| {
             let hold = hold(group, &holders, self.keeper.verdict(node, group).as_deref(), now, timeout);
@@ -153,6 +165,20 @@ impl Binder {
             }
         });
         holds.collect()
+    }
+
+    /// The devices that pods on a node were told, by group, but for groups that cannot be helped.
+    fn told_on(&self, node: &str) -> BTreeMap<String, BTreeSet<String>> {
+        let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for pod in self.world.sharers_on(node).iter().filter(|pod| !has_ended(pod)) {
+            for group in groups::groups_of(pod) {
+                if let Some(device) = groups::told(pod, &group) {
+                    told.entry(group).or_default().insert(device);
+                }
+            }
+        }
+        told.retain(|group, _| self.keeper.verdict(node, group).is_none());
+        told
     }
 
     /// Whether pods of other groups were told a device, and none of this group.
@@ -245,6 +271,11 @@ impl Binder {
         self.world.withdrawn.lock().remove(key);
         Ok(())
     }
+}
+
+/// Whether a request is for whole GPUs.
+fn takes_whole(request: &BindRequest) -> bool {
+    !is_fraction(request) && request.spec.received_gpu.as_ref().is_some_and(|gpu| gpu.count.unwrap_or(0) > 0)
 }
 
 /// What the binding writes on the pod.

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::{
-    holder::{Hold, Holder, hold},
+    holder::{Hold, Holder, hold, unguarded},
     keeper::Keeper,
 };
 

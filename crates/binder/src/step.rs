@@ -23,7 +23,7 @@ pub(crate) struct View<'a> {
     pub(crate) request: &'a BindRequest,
     pub(crate) pod: Option<&'a Pod>,
     pub(crate) node: Option<&'a Node>,
-    /// The device of each group of the request, in its order.
+    /// The device of each group of the request, in its order; for whole GPUs what stands in the way of any being handed out.
     pub(crate) holds: &'a [Hold],
     pub(crate) now: Timestamp,
 }
@@ -80,7 +80,8 @@ pub(crate) fn step(view: &View<'_>) -> Action {
         return Action::Fail(Failure::Gone(format!("node {selected} is gone")));
     }
     if !is_fraction(request) {
-        return Action::Bind(Vec::new());
+        let missing = view.holds.iter().find_map(|hold| if let Hold::Waiting(what) = hold { Some(what) } else { None });
+        return missing.map_or(Action::Bind(Vec::new()), |what| Action::Await(format!("waits for {what}")));
     }
     if request.spec.selected_gpu_groups.is_empty() {
         let text = "the BindRequest shares GPUs but names none in spec.selectedGPUGroups; \
@@ -149,6 +150,8 @@ mod tests {
         assert_eq!(act(json!({}), pod(None), &[]), Action::Bind(vec![]));
         assert_eq!(act(json!({}), pod(Some("n")), &[]), Action::Succeed);
         assert_eq!(act(json!({"status": {"phase": "Succeeded"}}), pod(None), &[]), Action::Nothing);
+        let unguarded = [Hold::Waiting("it".to_owned())];
+        assert_eq!(act(json!({}), pod(None), &unguarded), Action::Await("waits for it".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! A reservation pod as a fact: which group it stands for, which device it got, and what is wrong with it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -146,4 +150,58 @@ pub(crate) fn hold(group: &str, on_node: &[Holder], trouble: Option<&str>, now: 
         return Hold::Waiting(format!("the check of the GPU of reservation pod {}", holder.name));
     }
     Hold::Ready(device.clone())
+}
+
+/// What keeps whole GPUs of a node from being handed out: a group whose pods use a device that no holder keeps for them at the moment, so
+/// that the kubelet might give it to somebody else. `told` are the devices by group; where they are not known by name, any will do.
+pub(crate) fn unguarded(
+    told: &BTreeMap<String, BTreeSet<String>>,
+    by_name: bool,
+    on_node: &[Holder],
+    now: Timestamp,
+    timeout: Duration,
+) -> Option<String> {
+    let is_open = |(group, devices): &(&String, &BTreeSet<String>)| {
+        let own = || on_node.iter().filter(|holder| holder.group == **group && holder.is_live());
+        let keeps = |holder: &Holder| holder.device.as_ref().is_some_and(|device| !by_name || devices.contains(device));
+        // Who cannot be helped holds nobody up.
+        !own().any(keeps) && !own().any(|holder| holder.stuck(now, timeout).is_some())
+    };
+    let (group, _) = told.iter().find(is_open)?;
+    Some(format!("a reservation pod that keeps the GPU of group {group} for the pods that use it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn holder(device: Option<&str>, metadata: &Value) -> Holder {
+        let mut pod = json!({"metadata": {"name": "a", "labels": {"runai-gpu-group": "g"}, "annotations": {},
+            "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "n", "containers": []}});
+        if let Some(device) = device {
+            pod["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = json!(device);
+        }
+        for (field, value) in metadata.as_object().into_iter().flatten() {
+            pod["metadata"][field] = value.clone();
+        }
+        Holder::of(&Arc::new(serde_json::from_value(pod).expect("a pod")))
+    }
+
+    #[test]
+    fn whole_gpus_wait_while_nobody_keeps_the_device_of_running_pods_for_them() {
+        let told = BTreeMap::from([("g".to_owned(), BTreeSet::from(["GPU-1".to_owned()]))]);
+        let open = |holders: &[Holder], by_name: bool, now: &str| {
+            unguarded(&told, by_name, holders, now.parse().expect("a time"), Duration::from_secs(40)).is_some()
+        };
+        let soon = "2026-01-01T00:00:01Z";
+        assert!(open(&[], true, soon));
+        assert!(!open(&[holder(Some("GPU-1"), &json!({}))], true, soon));
+        assert!(open(&[holder(Some("GPU-1"), &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}))], true, soon));
+        assert!(open(&[holder(Some("GPU-2"), &json!({}))], true, soon));
+        assert!(!open(&[holder(Some("GPU-2"), &json!({}))], false, soon), "on a Jetson there is but one");
+        assert!(open(&[holder(None, &json!({}))], true, soon));
+        assert!(!open(&[holder(None, &json!({}))], true, "2026-01-01T01:00:00Z"), "one that never starts");
+    }
 }

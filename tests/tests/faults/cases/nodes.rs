@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kai_api::names::{namespaces, objects};
-use kai_lab::faults::NodeAction;
+use kai_lab::{
+    faults::{ApiEffect, ApiFault, NodeAction, Trigger},
+    fleet::Span,
+};
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -191,6 +194,35 @@ fn reservations_that_were_all_deleted_by_hand_come_back_with_the_devices_that_co
         workloads::pod(&mut world, "late", &Gpu::part("0.1"), objects::DEFAULT_QUEUE).await?;
         let facts = at_rest(&mut world).await?;
         ensure!(facts.count(State::Runs) == 5 && facts.reservations.len() == 4, "{}", facts.shown());
+        world.end().await;
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+#[test]
+fn a_whole_gpu_is_not_the_one_that_pods_share_whose_reservation_was_deleted_by_hand() {
+    let outcome = in_virtual_time(async {
+        let mut world = World::start(fleet("t4x4")?, |_| {}).await?;
+        workloads::pod(&mut world, "shares", &Gpu::part("0.5"), objects::DEFAULT_QUEUE).await?;
+        world.pass(A_WHILE).await;
+        // A new one is made seconds after the old one is gone, and a pod comes for a whole GPU in between.
+        let span = Span { from: Duration::from_secs(5), to: Duration::from_secs(6) };
+        let (verb, resource) = (Some("create".to_owned()), Some("pods".to_owned()));
+        let slow = ApiFault { verb, resource, trigger: Trigger::Probability(1.0), effect: ApiEffect::Delay(span) };
+        world.processes.rule(&[slow]);
+        let reservations: Api<Pod> = Api::namespaced(world.client.clone(), namespaces::RESERVATION);
+        reservations.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        while !reservation_uids(&world).await?.is_empty() {
+            world.pass(Duration::from_millis(100)).await;
+        }
+        workloads::pod(&mut world, "whole", &Gpu::Whole(1), objects::DEFAULT_QUEUE).await?;
+        world.pass(A_WHILE).await;
+        world.processes.rule(&[]);
+        let facts = at_rest(&mut world).await?;
+        ensure!(facts.count(State::Runs) == 2, "not both run: {}", facts.shown());
+        let told = |name: &str| facts.pods.iter().find(|pod| pod.name == name).and_then(|pod| pod.told.clone());
+        ensure!(told("shares").is_some() && told("shares") != told("whole"), "one GPU for both: {}", facts.shown());
         world.end().await;
         Ok(())
     });
