@@ -112,3 +112,20 @@ async fn five_hundred_pods_of_a_job_cost_one_group_and_one_patch_each() {
     assert!(cluster.called("get", "jobs") <= 2, "{:?}", cluster.calls());
     cluster.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn in_a_crowd_pods_without_owner_get_their_groups_at_once_and_are_tied_to_them_a_little_later() {
+    const CROWD: usize = 50;
+    let cluster = Cluster::start().await;
+    for number in 0..CROWD {
+        let _: Pod = cluster.create(pod(&format!("one-of-many-{number:02}"))).await;
+    }
+    until("a group for each", || async { (cluster.groups().await.len() == CROWD).then_some(()) }).await;
+    let tied = cluster.pods().await.iter().filter(|pod| group(pod).is_some()).count();
+    assert!(tied < CROWD, "all are tied already");
+    // Nobody places them here: then they are tied all the same.
+    for pod in cluster.grouped(CROWD).await {
+        assert_eq!(group(&pod), kai_api::group_of(&pod));
+    }
+    cluster.end().await;
+}

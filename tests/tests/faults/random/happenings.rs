@@ -13,7 +13,7 @@ use k8s_openapi::api::{
     core::v1::{Node, Pod},
 };
 use kai_api::names::namespaces;
-use kai_cli::control_plane::Part;
+use kai_cli::control_plane::{Part, Settings};
 use kai_lab::{
     faults::{ApiEffect, ApiFault, NodeAction, Trigger},
     fleet::Span,
@@ -57,7 +57,10 @@ impl Drama {
         let mut rng = StdRng::seed_from_u64(Seed(seed).hash(&["drama"]));
         let fleet = fleet::draw(&mut rng, seed)?;
         let nodes: Vec<String> = fleet.nodes.iter().map(|node| node.name.clone()).collect();
-        let world = World::start(fleet, |_| {}).await?;
+        // In every other drama the scheduler binds whatever needs no preparation itself.
+        let direct = seed.is_multiple_of(2);
+        let change = |settings: &mut Settings| settings.scheduler.direct_binds_from = usize::from(direct);
+        let world = World::start(fleet, change).await?;
         let mut drama = Self {
             world,
             rng,

@@ -222,12 +222,13 @@ impl World {
         };
         let total = |node: &delta::Node| i128::from(if gpu_kind { i64::from(node.gpus.count) } else { node.cpu });
         let mut score = Ratio::from(0);
-        if plugins.node_placement && total(node) <= 0 {
-            // KAI gives it 0, as to the emptiest node that has some: here that one is better.
-            score -= Ratio::new(1, 1000);
-        } else if plugins.node_placement {
+        if plugins.node_placement {
             let strategy = if gpu_kind { self.policy.gpu_strategy } else { self.policy.cpu_strategy };
             score += match strategy {
+                // KAI gives it 0, as to the emptiest node that has some: here that one is better.
+                Filling::Binpack if total(node) <= 0 => -Ratio::new(1, 1000),
+                // No better than one of which nothing is free.
+                Filling::Spread if total(node) <= 0 => Ratio::from(0),
                 Filling::Spread => Ratio::new(free(node), total(node)),
                 Filling::Binpack => {
                     let having = || self.nodes.iter().filter(|node| total(node) > 0).map(free);
