@@ -24,6 +24,9 @@ pub struct Options {
 
 /// Runs the scenarios; the exit code says whether all of them passed.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    if let Some(missing) = options.paths.iter().find(|path| !path.exists()) {
+        anyhow::bail!("`{}` does not exist; name scenario files (YAML or JSON) or directories of them", missing.display());
+    }
     let explain = if options.explain { Explain::Yes } else { Explain::No };
     let report = scenario::run(&options.paths, explain);
     match options.output {
@@ -54,4 +57,16 @@ pub async fn capture(options: Capture) -> anyhow::Result<()> {
     let options = kai_scheduler::Options { scheduler_name, partition_label_value, ..kai_scheduler::Options::default() };
     let text = kai_scheduler::snapshot(&client, &options, Clock::real().now()).await;
     Ok(output::print(&text.context("read the cluster")?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_does_not_exist_is_an_error_that_names_it() {
+        let paths = vec![PathBuf::from("no/such/scenario.yaml")];
+        let error = run(&Options { paths, output: Format::Text, explain: false }).expect_err("nothing to run");
+        assert!(error.to_string().contains("`no/such/scenario.yaml` does not exist"), "{error}");
+    }
 }
