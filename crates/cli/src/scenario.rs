@@ -25,7 +25,10 @@ pub struct Options {
 /// Runs the scenarios; the exit code says whether all of them passed.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if let Some(missing) = options.paths.iter().find(|path| !path.exists()) {
-        anyhow::bail!("`{}` does not exist; name scenario files (YAML or JSON) or directories of them", missing.display());
+        anyhow::bail!(
+            "`{}` does not exist; name scenario files (YAML or JSON) or directories of them",
+            missing.display()
+        );
     }
     let explain = if options.explain { Explain::Yes } else { Explain::No };
     let report = scenario::run(&options.paths, explain);

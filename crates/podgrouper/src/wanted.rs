@@ -7,8 +7,6 @@ use kai_api::{Duration, PodGroup, PodGroupSpec, Preemptibility, SubGroup, Topolo
 
 use crate::{apply::QUEUE_WRITTEN, owner::Owner};
 
-/// The longest name of an object.
-
 /// Everything the workload says about its group and the pod's place in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
