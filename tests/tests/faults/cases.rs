@@ -5,6 +5,7 @@ mod api_server;
 mod load;
 mod nodes;
 mod refusal;
+mod reservations;
 mod rivals;
 mod words;
 

@@ -18,6 +18,8 @@ use crate::{invariants, settle::settle, world::in_virtual_time};
 
 /// How many seeds a normal run tries.
 const SEEDS: u64 = 12;
+/// After how many seeds it is said how far the run is.
+const PROGRESS: u64 = 100;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
@@ -48,7 +50,7 @@ fn after_random_faults_every_pod_runs_or_says_truly_why_not_and_nothing_is_left_
     }
     let first = number("KAI_FAULT_FIRST_SEED").unwrap_or(1);
     let seeds = number("KAI_FAULT_SEEDS").unwrap_or(SEEDS);
-    let next = AtomicU64::new(first);
+    let (next, done) = (AtomicU64::new(first), AtomicU64::new(0));
     let failures = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -59,9 +61,17 @@ fn after_random_faults_every_pod_runs_or_says_truly_why_not_and_nothing_is_left_
                     if seed >= first + seeds {
                         return;
                     }
-                    if let Err(error) = in_virtual_time(play(seed, false)) {
+                    // A thread of its own, for its name: that is what is said of one that never ends.
+                    let named = std::thread::Builder::new().name(format!("seed {seed}"));
+                    let played = named.spawn_scoped(scope, move || in_virtual_time(play(seed, false)));
+                    let outcome = played.expect("a thread can be had").join().expect("panics are errors");
+                    if let Err(error) = outcome {
                         eprintln!("seed {seed} failed: {error:#}\n");
                         failures.lock().expect("no panic while it is held").push((seed, format!("{error:#}")));
+                    }
+                    let played = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if played.is_multiple_of(PROGRESS) {
+                        eprintln!("{played} of {seeds} seeds played");
                     }
                 }
             });

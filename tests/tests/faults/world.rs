@@ -1,6 +1,10 @@
 //! The embedded cluster with the control plane on it, both in this process and in virtual time.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, stream::FuturesUnordered};
@@ -31,6 +35,10 @@ pub const AWAY: Duration = Duration::from_secs(2);
 const START: Duration = Duration::from_mins(2);
 /// How often a user tries to create something while admission is away.
 const TRIES: u32 = 60;
+/// In virtual time: how often it is said that time passes.
+const BEAT: Duration = Duration::from_secs(1);
+/// In real time: who has not let a second pass within this never will.
+const STANDSTILL: Duration = Duration::from_mins(2);
 
 /// Cluster and control plane.
 pub struct World {
@@ -217,9 +225,16 @@ impl World {
     }
 }
 
-/// Runs something in a runtime of its own whose time is virtual. A panic in there is an error.
+/// Runs something in a runtime of its own whose time is virtual. A panic in there is an error; who never lets time pass ends the process.
 pub fn in_virtual_time<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let (beat, beats) = mpsc::channel();
+    watch_for_spinning(beats);
+    runtime.spawn(async move {
+        while beat.send(()).is_ok() {
+            tokio::time::sleep(BEAT).await;
+        }
+    });
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(work)));
     outcome.unwrap_or_else(|panic| {
         let text = panic
@@ -228,4 +243,21 @@ pub fn in_virtual_time<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
             .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Err(anyhow::anyhow!("panic: {}", text.unwrap_or_default()))
     })
+}
+
+/// Ends the process when beats stop coming before their sender is gone: a test of virtual time that spins would never end by itself.
+fn watch_for_spinning(beats: mpsc::Receiver<()>) {
+    let what = std::thread::current().name().unwrap_or("a test").to_owned();
+    std::thread::spawn(move || {
+        loop {
+            match beats.recv_timeout(STANDSTILL) {
+                Ok(()) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    eprintln!("{what}: virtual time stands still, somebody works without end and without waiting");
+                    std::process::exit(1);
+                }
+            }
+        }
+    });
 }

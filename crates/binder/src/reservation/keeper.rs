@@ -52,9 +52,22 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper without troubles.
+    /// A keeper that knows the troubles which an earlier binder noted in the requests that still wait.
     pub(crate) fn new(world: Arc<World>) -> Self {
-        Self { world, troubles: Mutex::default() }
+        let mut troubles: BTreeMap<String, BTreeMap<String, Trouble>> = BTreeMap::new();
+        for request in world.requests.all().iter().filter(|request| is_fraction(request) && !is_finished(request)) {
+            let Some(status) = &request.status else { continue };
+            let times = status.failed_reservations.and_then(|times| u32::try_from(times).ok()).unwrap_or(0);
+            for group in request.spec.selected_gpu_groups.iter().filter(|_| times > 0) {
+                let of_node = troubles.entry(node_of(request).to_owned()).or_default();
+                let known = of_node.entry(group.clone()).or_default();
+                if known.times < times {
+                    known.times = times;
+                    known.last = status.reason.clone().unwrap_or_default();
+                }
+            }
+        }
+        Self { world, troubles: Mutex::new(troubles) }
     }
 
     /// Why requests need not wait for a group, if so.
@@ -94,7 +107,6 @@ impl Keeper {
             self.troubles.lock().remove(node);
             return Ok(Next::Done);
         }
-        self.recall(node, &requests);
         let troubles = self.troubles_of(node, &wanted, &sharers);
         let scene = Scene {
             holders: &holders,
@@ -147,22 +159,6 @@ impl Keeper {
             return Ok(Some(found));
         }
         Ok(Api::<Node>::all(self.world.process.client.clone()).get_opt(node).await?.map(Arc::new))
-    }
-
-    /// Takes over the troubles that an earlier binder noted in the requests that still wait.
-    fn recall(&self, node: &str, requests: &[Arc<BindRequest>]) {
-        for request in requests {
-            let Some(status) = &request.status else { continue };
-            let times = status.failed_reservations.and_then(|times| u32::try_from(times).ok()).unwrap_or(0);
-            for group in request.spec.selected_gpu_groups.iter().filter(|_| times > 0) {
-                let mut troubles = self.troubles.lock();
-                let known = troubles.entry(node.to_owned()).or_default().entry(group.clone()).or_default();
-                if known.times < times {
-                    known.times = times;
-                    known.last = status.reason.clone().unwrap_or_default();
-                }
-            }
-        }
     }
 
     /// Forgets troubles of groups that nobody needs any more, gives the others.
