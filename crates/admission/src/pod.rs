@@ -12,12 +12,24 @@ mod target;
 mod tests;
 
 use k8s_openapi::api::core::v1::Pod;
+use kai_api::names::annotations;
 
 use self::subject::Subject;
 use crate::{
     review::{Consent, Operation, Request, Verdict},
     rules::Settings,
 };
+
+/// The annotations that the rules are about, devices in environments aside.
+pub(crate) const NOTED_ANNOTATIONS: &[&str] = &[
+    annotations::GPU_FRACTION,
+    annotations::GPU_MEMORY,
+    annotations::GPU_FRACTION_DEVICES,
+    annotations::GPU_FRACTION_CONTAINER,
+    annotations::MPS,
+    annotations::RECEIVED_RESOURCE_TYPE,
+    annotations::SHARED_GPU_CONFIG_MAP,
+];
 
 /// Completes a pod.
 pub(crate) fn mutate(settings: &Settings, request: &Request) -> Verdict {

@@ -1,8 +1,8 @@
 //! How the API server learns of the webhooks: configurations that say which requests are sent here and how this server
 //! is trusted.
 //!
-//! Pods are only sent if they name our scheduler (a match condition), so `failurePolicy: Fail` stops nobody else's pod
-//! when this server is away. Of their updates only those are sent that change labels or annotations, and none of the
+//! Pods are only sent if they name our scheduler and say something that the rules are about (match conditions), so
+//! `failurePolicy: Fail` stops nobody else's pod and no plain one when this server is away. Of their updates only those are sent that change labels or annotations, and none of the
 //! components' own: while this server is away, Kubernetes' controllers and ours go on with the pods that there are. The
 //! one webhook that looks at pods of other schedulers, so that they cannot pass themselves off as ours, is `Ignore`. So
 //! is the one for groups: the scheduler judges them again, and its own writes must not wait for this server.
@@ -20,7 +20,7 @@ use k8s_openapi::{
 use kai_api::names::{groups, labels, namespaces, webhooks};
 
 pub use self::keep::register;
-use crate::{router::paths, rules::Settings};
+use crate::{pod, router::paths, rules::Settings};
 
 /// Where the API server finds the router, and the certificates by which it trusts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn mutating(settings: &Settings, place: &Place) -> MutatingWebhook {
         admission_review_versions: vec!["v1".to_owned()],
         client_config: place.client(paths::MUTATE_POD),
         failure_policy: Some("Fail".to_owned()),
-        match_conditions: Some(vec![ours(settings)]),
+        match_conditions: Some(vec![ours(settings), of_note(settings)]),
         match_policy: Some("Equivalent".to_owned()),
         name: POD_WEBHOOK.to_owned(),
         namespace_selector: Some(elsewhere(settings)),
@@ -162,7 +162,12 @@ fn pods(settings: &Settings, place: &Place) -> ValidatingWebhook {
     }
     let rule = rule("", "v1", &resources, "Namespaced", &["CREATE", "UPDATE"]);
     ValidatingWebhook {
-        match_conditions: Some(vec![ours(settings), metadata_changes(settings), not_by_components(settings)]),
+        match_conditions: Some(vec![
+            ours(settings),
+            of_note(settings),
+            metadata_changes(settings),
+            not_by_components(settings),
+        ]),
         namespace_selector: Some(elsewhere(settings)),
         ..validating(POD_WEBHOOK.to_owned(), place, paths::VALIDATE_POD, rule)
     }
@@ -170,16 +175,6 @@ fn pods(settings: &Settings, place: &Place) -> ValidatingWebhook {
 
 /// Pods of other schedulers with labels that our books are made from.
 fn impostors(settings: &Settings, place: &Place) -> ValidatingWebhook {
-    let labelled = |object: &str| {
-        format!(
-            "(has({object}.metadata.labels) && {object}.metadata.labels.exists(name, name == '{group}' || \
-             name.startsWith('{prefix}') || (name == '{app}' && {object}.metadata.labels[name] == '{reservation}')))",
-            group = labels::GPU_GROUP,
-            prefix = labels::GPU_GROUP_PREFIX,
-            app = labels::APP,
-            reservation = namespaces::RESERVATION,
-        )
-    };
     let expression = format!("{} || (request.operation == 'UPDATE' && {})", labelled("object"), labelled("oldObject"));
     let foreign =
         condition("other-scheduler", &format!("object.spec.schedulerName != {}", quoted(&settings.scheduler)));
@@ -190,6 +185,18 @@ fn impostors(settings: &Settings, place: &Place) -> ValidatingWebhook {
         namespace_selector: Some(elsewhere(settings)),
         ..validating(format!("labels.{POD_WEBHOOK}"), place, paths::VALIDATE_POD, rule)
     }
+}
+
+/// Whether an object has labels that our books are made from.
+fn labelled(object: &str) -> String {
+    format!(
+        "(has({object}.metadata.labels) && {object}.metadata.labels.exists(name, name == '{group}' || \
+         name.startsWith('{prefix}') || (name == '{app}' && {object}.metadata.labels[name] == '{reservation}')))",
+        group = labels::GPU_GROUP,
+        prefix = labels::GPU_GROUP_PREFIX,
+        app = labels::APP,
+        reservation = namespaces::RESERVATION,
+    )
 }
 
 fn topologies(place: &Place) -> ValidatingWebhook {
@@ -231,6 +238,23 @@ fn condition(name: &str, expression: &str) -> MatchCondition {
 
 fn ours(settings: &Settings) -> MatchCondition {
     condition("scheduler-name", &format!("object.spec.schedulerName == {}", quoted(&settings.scheduler)))
+}
+
+/// The rules are about annotations that ask for parts of GPUs, and about what only the components write. Whoever has nothing of that
+/// is let in without a question, also while this server is away.
+fn of_note(settings: &Settings) -> MatchCondition {
+    const NAME: &str = "says-something";
+    if settings.block_visible_devices {
+        return condition(NAME, "true");
+    }
+    let names: Vec<String> = pod::NOTED_ANNOTATIONS.iter().map(|name| quoted(name)).collect();
+    let noted = |object: &str| {
+        let names = names.join(", ");
+        let notes = format!("{object}.metadata.annotations");
+        format!("(has({notes}) && {notes}.exists(name, name in [{names}])) || {}", labelled(object))
+    };
+    let expression = format!("{} || (request.operation == 'UPDATE' && ({}))", noted("object"), noted("oldObject"));
+    condition(NAME, &expression)
 }
 
 /// The rules for updates are about labels, annotations and debug containers.

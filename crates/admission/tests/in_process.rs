@@ -140,7 +140,7 @@ async fn bad_pods_are_refused_by_name_field_and_remedy() {
 }
 
 #[tokio::test]
-async fn without_an_answer_only_our_own_pods_wait() {
+async fn without_an_answer_only_pods_of_ours_that_the_rules_are_about_wait() {
     let cluster = Cluster::start(&Settings::default()).await;
     let foreign = cluster.pod(pod("foreign", "default-scheduler", &json!({"gpu-fraction": "0.5"}))).await;
     assert!(foreign.is_ok(), "{foreign:?}");
@@ -148,11 +148,19 @@ async fn without_an_answer_only_our_own_pods_wait() {
     let mut labelled = pod("labelled", "default-scheduler", &json!({}));
     labelled["metadata"]["labels"] = json!({"app": "kai-resource-reservation"});
     assert!(cluster.pod(labelled).await.is_ok());
-    let error = cluster.pod(pod("ours", "kai-scheduler", &json!({}))).await.unwrap_err();
-    assert!(
-        error.contains("failed calling webhook \"admission.kai.scheduler\"") && error.contains("not found"),
-        "{error}"
-    );
+    // A plain pod of ours is nobody's business, one that asks for a part of a GPU or passes itself off as bound is.
+    assert!(cluster.pod(pod("plain", "kai-scheduler", &json!({"team": "blue"}))).await.is_ok());
+    let half = pod("ours", "kai-scheduler", &json!({"gpu-fraction": "0.5"}));
+    let received = pod("received", "kai-scheduler", &json!({"received-resource-type": "Fraction"}));
+    let mut grouped = pod("grouped", "kai-scheduler", &json!({}));
+    grouped["metadata"]["labels"] = json!({"runai-gpu-group": "mine"});
+    for asking in [&half, &received, &grouped] {
+        let error = cluster.pod(asking.clone()).await.unwrap_err();
+        assert!(
+            error.contains("failed calling webhook \"admission.kai.scheduler\"") && error.contains("not found"),
+            "{error}"
+        );
+    }
     // The components' own namespaces are not asked about.
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), "kai-resource-reservation");
     let mut own = pod("own", "kai-scheduler", &json!({}));
@@ -162,7 +170,7 @@ async fn without_an_answer_only_our_own_pods_wait() {
     let api: Api<PodGroup> = Api::namespaced(cluster.client.clone(), "team");
     assert!(cluster.put(&api, group(&json!({}))).await.is_ok());
     cluster.answer(router(Rules::default()));
-    assert!(cluster.pod(pod("ours", "kai-scheduler", &json!({}))).await.is_ok());
+    assert!(cluster.pod(half).await.is_ok());
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod crds;
 pub mod defaults;
 mod duration;
 mod embedded;
+mod group_of_pod;
 pub mod names;
 mod pod_group;
 mod queue;
@@ -30,10 +31,10 @@ pub use bind_request::{
 pub use config::{Config, ConfigSpec, ConfigStatus};
 pub use crds::{WriteCrdsError, crds, crds_yaml, write_crds};
 pub use duration::{Duration, ParseDurationError};
+pub use group_of_pod::{group_name, group_of, implied_group, named_group};
 pub use pod_group::{
     PodGroup, PodGroupCondition, PodGroupResourcesStatus, PodGroupSpec, PodGroupStatus, Preemptibility, QuotaDetails,
     SchedulingCondition, SubGroup, TopologyConstraint, UnschedulableExplanation, UnschedulableExplanationDetails,
-    group_name, group_of, named_group,
 };
 pub use queue::{Queue, QueueCondition, QueueResource, QueueResources, QueueSpec, QueueStatus};
 pub use scheduling_shard::{

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{duration::Duration, names::annotations};
-
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
+use crate::duration::Duration;
 
 /// Whether a running workload may be stopped for another one. When not set, workloads of priority under 100 may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -253,55 +249,4 @@ pub struct QuotaDetails {
     /// The part of it that could not be preempted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_group_requested_non_preemptible_resources: BTreeMap<String, Quantity>,
-}
-
-/// The name of the group that is made for a workload: `pg-<name>-<uid>`, with a long name cut so that the whole is one.
-#[must_use]
-pub fn group_name(name: &str, uid: &str) -> String {
-    let room = LONGEST_NAME.saturating_sub("pg--".len() + uid.len());
-    let cut: String = name.chars().take(room).collect();
-    let cut = if cut.len() < name.len() { cut.trim_end_matches(['-', '.']) } else { &cut };
-    format!("pg-{cut}-{uid}")
-}
-
-/// The group that a pod says it is in.
-#[must_use]
-pub fn named_group(pod: &Pod) -> Option<&str> {
-    let notes = pod.metadata.annotations.as_ref()?;
-    notes.get(annotations::POD_GROUP).map(String::as_str).filter(|name| !name.is_empty())
-}
-
-/// The group of a pod: the one it says it is in; before it says so, the one that is made for it if it belongs to nothing else. So
-/// a pod without an owner can be scheduled from the moment at which its group is there.
-#[must_use]
-pub fn group_of(pod: &Pod) -> Option<String> {
-    let alone = pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
-    let own = || Some(group_name(pod.metadata.name.as_deref()?, pod.metadata.uid.as_deref()?));
-    named_group(pod).map(str::to_owned).or_else(|| if alone { own() } else { None })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const UID: &str = "6fd8e7a0-0000-4000-8000-000000000001";
-
-    #[test]
-    fn the_name_of_a_group_is_never_too_long() {
-        assert_eq!(group_name("train", UID), format!("pg-train-{UID}"));
-        let long = group_name(&format!("{}.{}", "a".repeat(212), "b".repeat(40)), UID);
-        assert_eq!(long, format!("pg-{}-{UID}", "a".repeat(212)));
-    }
-
-    #[test]
-    fn only_a_pod_without_an_owner_has_a_group_before_it_names_one() {
-        let group = |metadata| group_of(&serde_json::from_value(json!({"metadata": metadata})).expect("a pod"));
-        assert_eq!(group(json!({"name": "p", "uid": UID})), Some(format!("pg-p-{UID}")));
-        let notes = json!({"pod-group-name": "mine"});
-        assert_eq!(group(json!({"name": "p", "uid": UID, "annotations": notes})).as_deref(), Some("mine"));
-        let owners = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]);
-        assert_eq!(group(json!({"name": "p", "uid": UID, "ownerReferences": owners})), None);
-    }
 }

@@ -339,7 +339,12 @@ fn flatten(outcome: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyho
 }
 
 /// Runs one component until it is told to end.
-async fn run(part: Part, process: Process, settings: Settings) -> anyhow::Result<()> {
+async fn run(part: Part, process: Process, mut settings: Settings) -> anyhow::Result<()> {
+    // The two know of each other what they take for granted.
+    settings.scheduler.implied_groups &= settings.pod_grouper.groups_as_implied();
+    if !settings.scheduler.implied_groups {
+        settings.pod_grouper.put_off_from = 0;
+    }
     match part {
         Part::PodGrouper => kai_podgrouper::run(process, settings.pod_grouper).await?,
         Part::Scheduler => kai_scheduler::run(process, settings.scheduler).await?,

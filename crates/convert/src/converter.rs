@@ -5,6 +5,7 @@
 //! Objects may come in any order. What is kept are records, not objects; of a pod that runs and depends on nothing only its uid.
 
 mod foretold;
+mod implied;
 mod unconfirmed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,8 +34,10 @@ use crate::{
 pub struct Settings {
     /// The name by which pods ask for this scheduler.
     pub scheduler: String,
-    /// The label of shared claims that names their queue.
+    /// The label of pods and of shared claims that names their queue.
     pub queue_label: String,
+    /// Whether a pod without an owner is in a group before the pod-grouper has made it.
+    pub implied_groups: bool,
     /// The node pool; `None`: everything is of this scheduler.
     pub pool: Option<NodePool>,
     /// Resources whose NUMA zones do not count.
@@ -55,6 +58,7 @@ impl Default for Settings {
         Self {
             scheduler: objects::SCHEDULER.to_owned(),
             queue_label: labels::QUEUE.to_owned(),
+            implied_groups: false,
             pool: None,
             numa_ignored: BTreeSet::new(),
         }
@@ -91,6 +95,9 @@ pub struct Converter {
     uids: BTreeMap<String, String>,
     needs: BTreeMap<Need, BTreeSet<String>>,
     groups: BTreeMap<String, GroupRecord>,
+    /// Groups that pods without an owner are in as soon as the pod-grouper has made them, and by which pod.
+    implied: BTreeMap<String, GroupRecord>,
+    implied_for: BTreeMap<String, String>,
     priorities: Priorities,
     binds: BTreeMap<String, BindRecord>,
     bind_of: BTreeMap<String, String>,
@@ -265,9 +272,7 @@ impl Converter {
             }
             Kind::PodGroup => {
                 self.notes.remove(&full());
-                if self.groups.remove(&full()).is_some() {
-                    out.push(Delta::PodGroupGone(full()));
-                }
+                self.group_gone(&full(), &mut out);
             }
             Kind::BindRequest => self.bind_gone(&full(), &mut out),
             Kind::Topology => out.push(Delta::TopologyGone(name.to_owned())),
@@ -337,8 +342,14 @@ impl Converter {
             self.confirm_notes(&group, &record);
             self.groups.insert(group.clone(), record);
             out.extend(self.tell_group(&group));
-        } else if self.groups.remove(&group).is_some() {
-            out.push(Delta::PodGroupGone(group));
+        } else {
+            self.group_gone(&group, out);
+        }
+    }
+
+    fn group_gone(&mut self, group: &str, out: &mut Vec<Delta>) {
+        if self.groups.remove(group).is_some() {
+            out.push(self.tell_group(group).unwrap_or_else(|| Delta::PodGroupGone(group.to_owned())));
         }
     }
 
@@ -361,6 +372,7 @@ impl Converter {
         if draft.pod.deleted.is_some() {
             self.leaving.remove(&draft.pod.uid);
         }
+        self.imply(&pod, object, out);
         self.hold_claims(&pod, &draft, out);
         self.foretell(&pod, &draft, out);
         out.push(Delta::Pod(Box::new(self.resolve(&pod, &draft))));
@@ -373,6 +385,7 @@ impl Converter {
         self.leaving.remove(&uid);
         self.forget_pod(pod, out);
         out.push(Delta::PodGone(uid));
+        self.no_longer_imply(pod, out);
     }
 
     /// Takes a pod out of everything that points to it.
@@ -490,7 +503,8 @@ impl Converter {
     }
 
     fn tell_groups(&self, out: &mut Vec<Delta>) {
-        out.extend(self.groups.keys().filter_map(|group| self.tell_group(group)));
+        let implied = self.implied.keys().filter(|group| !self.groups.contains_key(*group));
+        out.extend(self.groups.keys().chain(implied).filter_map(|group| self.tell_group(group)));
     }
 
     fn tell_users(&self, need: &Need, out: &mut Vec<Delta>) {

@@ -22,6 +22,11 @@ pub struct Options {
     #[arg(long, default_value_t = 16)]
     pub max_concurrent_reconciles: usize,
 
+    /// While so many pods without an owner come within two seconds, the groups of those that say nothing special are made when the crowd is
+    /// over, half a minute later at most: a scheduler with `--implied-groups` does not wait for them; 0: never
+    #[arg(long, default_value_t = 32, value_name = "COUNT")]
+    pub put_off_from: usize,
+
     /// Keep groups that older versions made for single pods of a Job
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1)]
     #[arg(default_missing_value = "true", require_equals = true)]
@@ -68,6 +73,7 @@ impl Default for Options {
             queue_label_key: labels::QUEUE.to_owned(),
             scheduler_name: objects::SCHEDULER.to_owned(),
             max_concurrent_reconciles: 16,
+            put_off_from: 32,
             search_legacy_pg: true,
             knative_gang_schedule: None,
             generic_karta_fallback: None,
@@ -92,6 +98,12 @@ pub fn rights(namespace: &str) -> Vec<Right> {
 }
 
 impl Options {
+    /// Whether the groups of pods without an owner are what [`kai_api::implied_group`] says.
+    pub fn groups_as_implied(&self) -> bool {
+        let selects = [&self.pod_label_selector, &self.namespace_label_selector].iter().any(|text| !text.is_empty());
+        !selects && self.default_priorities_configmap_name.is_none()
+    }
+
     /// What the component may do with these options.
     pub fn rights(&self, namespace: &str) -> Vec<Right> {
         const WHY: &str = "the owner of a pod, its labels and annotations";

@@ -40,10 +40,10 @@ const MOST_OBJECTS: usize = 8;
 /// A bound pod is looked at again this many times later than a waiting one.
 const CALM: u32 = 10;
 
-/// When more pods than this come within two seconds, a pod that is its own workload is tied to its group later.
-const CROWD: usize = 32;
-/// How old it is then.
-const TIE: SignedDuration = SignedDuration::from_secs(5);
+/// After this it is seen whether a crowd is over.
+const LATER: Duration = Duration::from_secs(1);
+/// The group of a pod that is older than this is not put off.
+const LATEST: SignedDuration = SignedDuration::from_secs(30);
 
 /// Everything that working on a pod takes.
 pub(crate) struct Grouper {
@@ -52,7 +52,7 @@ pub(crate) struct Grouper {
     pub queue: WorkQueue<Key>,
     pub turnstile: Turnstile,
     /// Pods without an owner that came lately.
-    pub pace: Mutex<Pace>,
+    pub pace: Arc<Mutex<Pace>>,
     pub owners: Arc<Owners>,
     pub pods: Mirror<Pod>,
     pub pods_by_group: Index,
@@ -70,7 +70,7 @@ impl Grouper {
         let Some(pod) = self.pods.get(&key).filter(|pod| self.is_ours(pod, &key)) else { return Next::Done };
         match self.attempt(&pod, &key).await {
             Ok(Outcome::Grouped) => Next::After(self.pause(&pod)),
-            Ok(Outcome::TiedLater) => Next::After(TIE.unsigned_abs()),
+            Ok(Outcome::PutOff) => Next::After(LATER),
             Ok(Outcome::LeftAlone) | Err(Trouble::Parked) => Next::Done,
             // What it belongs to goes before it; it is about to follow.
             Err(_) if pod.metadata.deletion_timestamp.is_some() => Next::Done,
@@ -86,6 +86,9 @@ impl Grouper {
     }
 
     async fn attempt(&self, pod: &Pod, key: &Key) -> Result<Outcome, Trouble> {
+        if self.is_put_off(pod, key) {
+            return Ok(Outcome::PutOff);
+        }
         let chain = self.owners.chain(pod, key).await?;
         if chain.owners.iter().any(|owner| is_skipped(Some(&owner.annotations))) {
             return Ok(Outcome::LeftAlone);
@@ -105,10 +108,6 @@ impl Grouper {
             wanted.annotations.retain(|name, _| entry(live.metadata.annotations.as_ref(), name).is_some());
         }
         self.see_to_group(&wanted, key).await?;
-        if alone && !bound && named_group(pod).is_none() && self.is_new(pod) && self.pace.lock().count(1) > CROWD {
-            // The scheduler knows the group of such a pod, and who binds it in a crowd ties it.
-            return Ok(Outcome::TiedLater);
-        }
         self.tie(pod, &wanted, key).await?;
         for warning in chain.unreadable.iter().chain(&wanted.warnings) {
             self.process.events.tell(pod, Kind::Warning, WARNING, warning.clone());
@@ -220,9 +219,19 @@ impl Grouper {
         scheduler == Some(&self.options.scheduler_name) && selected && !skipped && !is_over(pod)
     }
 
-    fn is_new(&self, pod: &Pod) -> bool {
+    /// Whether others come first: in a crowd nobody waits for a group of which everybody knows what it will be, and whoever binds the pod
+    /// ties it.
+    fn is_put_off(&self, pod: &Pod, key: &Key) -> bool {
+        let options = &self.options;
+        let crowded = options.put_off_from > 0 && self.pace.lock().count(0) >= options.put_off_from;
+        if !crowded || !options.groups_as_implied() {
+            return false;
+        }
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        created.is_some_and(|created| self.process.now().duration_since(created) < TIE)
+        let is_new = created.is_some_and(|created| self.process.now().duration_since(created) < LATEST);
+        let implied = kai_api::implied_group(pod, &options.queue_label_key, Some(&options.nodepool_label_key));
+        let group = implied.filter(|_| is_new).and_then(|group| group.metadata.name);
+        group.is_some_and(|group| self.groups.get(&Key::new(&key.namespace, &group)).is_none())
     }
 
     fn pause(&self, pod: &Pod) -> Duration {
@@ -234,7 +243,7 @@ impl Grouper {
 
 enum Outcome {
     Grouped,
-    TiedLater,
+    PutOff,
     LeftAlone,
 }
 

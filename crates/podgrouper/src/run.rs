@@ -8,13 +8,13 @@ use k8s_openapi::api::{
 };
 use kai_api::PodGroup;
 use kai_kit::{
-    Change, Key, Mirror, Process, WorkQueue,
+    Change, Key, Mirror, Pace, Process, WorkQueue,
     backoff::Backoff,
     events::Kind,
     lease::{self, Times},
 };
 use kube::{Api, ResourceExt as _, runtime::watcher};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -73,9 +73,16 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
     let config = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
     let config =
         if options.pod_label_selector.is_empty() { config } else { config.labels(&options.pod_label_selector) };
+    let pace: Arc<Mutex<Pace>> = Arc::default();
     let hear = {
-        let (queue, owners) = (queue.clone(), Arc::clone(&owners));
-        move |change: &Change<'_, Pod>| hear_pod(change, &queue, &owners)
+        let (queue, owners, pace) = (queue.clone(), Arc::clone(&owners), Arc::clone(&pace));
+        move |change: &Change<'_, Pod>| {
+            let alone = |pod: &Pod| pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
+            if matches!(change, Change::Added(pod) if alone(pod)) {
+                pace.lock().count(1);
+            }
+            hear_pod(change, &queue, &owners);
+        }
     };
     let pods = builder.hear(hear).start(Api::all(client.clone()), config, health, &cancel);
 
@@ -132,7 +139,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         options,
         queue: queue.clone(),
         turnstile,
-        pace: parking_lot::Mutex::default(),
+        pace,
         owners,
         pods,
         pods_by_group,

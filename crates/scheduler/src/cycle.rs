@@ -182,11 +182,9 @@ impl Scheduler {
             self.writer.begin(|around| evict::write(around, evict));
         }
         for (group, notes) in notes {
-            for note in &notes {
-                let deltas = self.model.converter.group_noted(&group, *note);
-                self.model.feed(deltas);
+            if self.model.note(&group, &notes) {
+                self.writer.begin_note(|around| note::write(around, group, notes));
             }
-            self.writer.begin_note(|around| note::write(around, group, notes));
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kai_api::names::{bind_errors, bind_phases};
-use kai_convert::{Converter, Kind, Object, Settings, Veto};
+use kai_convert::{Converter, GroupNote, Kind, Object, Settings, Veto};
 use kai_core::{Cluster, delta::Delta, plan::Plan, policy::Policy, time::Time};
 use kai_kit::watch::News;
 use kai_trace::Recorder;
@@ -61,6 +61,10 @@ pub(crate) struct Model {
     pub(crate) evicting: BTreeMap<String, Time>,
     /// Groups that are left out.
     pub(crate) quarantine: BTreeMap<String, Quarantine>,
+    /// What is to be written on groups that are not there yet.
+    put_off: BTreeMap<String, Vec<GroupNote>>,
+    /// What can be written by now.
+    pub(crate) due: Vec<(String, Vec<GroupNote>)>,
     /// The time, as of the last change.
     pub(crate) now: Time,
     /// Whether anything changed since the last cycle.
@@ -91,6 +95,8 @@ impl Model {
             binds: Binds::default(),
             evicting: BTreeMap::new(),
             quarantine: BTreeMap::new(),
+            put_off: BTreeMap::new(),
+            due: Vec::new(),
             now: Time(0),
             changed: false,
             kept: None,
@@ -238,7 +244,10 @@ impl Model {
         }
         match &object {
             Object::Pod(pod) => self.notes.pod(pod, &self.settings),
-            Object::PodGroup(group) => self.notes.group(group),
+            Object::PodGroup(group) => {
+                self.notes.group(group);
+                self.due.extend(self.put_off.remove_entry(&format!("{}/{}", name.0, name.1)));
+            }
             Object::Queue(queue) => self.notes.queue(queue),
             Object::BindRequest(request) => {
                 let key = format!("{}/{}", name.0, name.1);
@@ -262,7 +271,11 @@ impl Model {
     /// Takes the news that an object is gone.
     pub(crate) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         match kind {
-            Kind::Pod => self.notes.pod_gone(&format!("{namespace}/{name}")),
+            Kind::Pod => {
+                if let Some(group) = self.notes.pod_gone(&format!("{namespace}/{name}")) {
+                    self.put_off.remove(&*group);
+                }
+            }
             Kind::PodGroup => {
                 self.notes.group_gone(&format!("{namespace}/{name}"));
                 self.quarantine.remove(&format!("{namespace}/{name}"));
@@ -335,6 +348,19 @@ impl Model {
         if !waits {
             self.confirm(key, None);
         }
+    }
+
+    /// Puts what is written on a group into the model; whether it can be written now. If not it will be [`Self::due`].
+    pub(crate) fn note(&mut self, group: &str, notes: &[GroupNote]) -> bool {
+        for note in notes {
+            let deltas = self.converter.group_noted(group, *note);
+            self.feed(deltas);
+        }
+        let exists = self.notes.groups.get(group).is_some_and(|record| record.exists);
+        if !exists {
+            self.put_off.entry(group.to_owned()).or_default().extend(notes);
+        }
+        exists
     }
 
     /// Hands deltas to the core, but for those that change nothing.

@@ -119,12 +119,12 @@ impl Notes {
         self.pods.insert(key, PodNote { uid, group, tied, version, waits, plain, seen, told });
     }
 
-    /// Takes the news that a pod is gone.
-    pub(crate) fn pod_gone(&mut self, key: &str) {
+    /// Takes the news that a pod is gone; gives its group.
+    pub(crate) fn pod_gone(&mut self, key: &str) -> Option<Arc<str>> {
         self.misled.remove(key);
-        if let Some(gone) = self.pods.remove(key) {
-            self.leave(key, gone.group.as_ref());
-        }
+        let group = self.pods.remove(key)?.group;
+        self.leave(key, group.as_ref());
+        group
     }
 
     fn leave(&mut self, pod: &str, group: Option<&Arc<str>>) {

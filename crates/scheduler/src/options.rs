@@ -16,7 +16,7 @@ pub struct Options {
     /// Value of that label in this scheduler's pool; empty: objects without the label
     #[arg(long, default_value = "", value_name = "VALUE")]
     pub partition_label_value: String,
-    /// Label of shared resource claims that names their queue [default: what the Config says, else kai.scheduler/queue]
+    /// Label of pods and shared resource claims that names their queue [default: what the Config says, else kai.scheduler/queue]
     #[arg(long, value_name = "LABEL")]
     pub queue_label_key: Option<String>,
     /// Only the replica that holds the lease writes; the others follow and wait
@@ -37,6 +37,10 @@ pub struct Options {
     /// While so many pods are placed within two seconds, those that need no preparation are bound without a BindRequest; 0: never
     #[arg(long, default_value_t = 32, value_name = "COUNT")]
     pub direct_binds_from: usize,
+    /// Place a pod without an owner before the pod-grouper has made its PodGroup, where it is plain what that will be. Not where the
+    /// pod-grouper selects pods or namespaces, or has defaults by kind
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub implied_groups: bool,
     /// How many conditions are written at the same time [default: 5]
     #[arg(long, value_name = "COUNT")]
     pub num_of_status_recording_workers: Option<usize>,
@@ -128,6 +132,7 @@ impl Default for Options {
             schedule_period: None,
             writes_in_flight: 32,
             direct_binds_from: 32,
+            implied_groups: true,
             num_of_status_recording_workers: None,
             update_pod_eviction_condition: None,
             max_consolidation_preemptees: None,

@@ -25,7 +25,7 @@ use crate::{
     snapshot,
     status::{Statuses, Target, Wanted},
     watches::Watches,
-    write::{Writer, evict},
+    write::{Writer, evict, note},
 };
 
 /// How many changes are taken at once.
@@ -304,6 +304,9 @@ impl Scheduler {
             Change::Watched { epoch, kind, news } if epoch == self.epoch => {
                 self.model.take(kind, news);
                 self.correct_misled();
+                for (group, notes) in std::mem::take(&mut self.model.due) {
+                    self.writer.begin_note(|around| note::write(around, group, notes));
+                }
             }
             Change::Shard { epoch, news } if epoch == self.epoch => self.take_shard(news),
             Change::Config { epoch, news } if epoch == self.epoch => self.take_config(news),

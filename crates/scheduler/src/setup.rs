@@ -121,6 +121,7 @@ impl Found {
             settings: Settings {
                 scheduler,
                 queue_label: or(&options.queue_label_key, global.queue_label_key, labels::QUEUE),
+                implied_groups: options.implied_groups,
                 pool: (!pool_label.is_empty()).then_some(NodePool { label: pool_label, value }),
                 numa_ignored: BTreeSet::new(),
             },
@@ -277,7 +278,7 @@ mod tests {
     fn without_objects_the_defaults_are_kais() {
         let nothing = Found::default().conclude(&Options::default(), None).setup;
         let pool = Some(NodePool { label: "kai.scheduler/node-pool".to_owned(), value: None });
-        let kais = Settings { pool, ..Settings::default() };
+        let kais = Settings { pool, implied_groups: true, ..Settings::default() };
         assert_eq!((nothing.settings, nothing.lease.as_str()), (kais, "kai-scheduler"));
         let pool = Options { partition_label_value: "blue".to_owned(), ..Options::default() };
         assert_eq!(Found::default().conclude(&pool, None).setup.lease, "kai-scheduler-blue");

@@ -67,6 +67,7 @@ pub async fn snapshot(client: &Client, options: &Options, now: jiff::Timestamp) 
             all.extend(seen(&setup.shape, object));
         }
     }
+    all.extend(implied(&all, settings));
     let maps: Api<PartialObjectMeta<ConfigMap>> = Api::all(client.clone());
     for map in maps.list(&ListParams::default()).await? {
         // Only that they exist counts: what is in them is nobody's business.
@@ -84,6 +85,19 @@ pub async fn snapshot(client: &Client, options: &Options, now: jiff::Timestamp) 
         "expect": {},
     });
     serde_json::to_string_pretty(&scenario).map_err(kube::Error::SerdeError)
+}
+
+/// The groups of pods that the pod-grouper has not made yet.
+fn implied(all: &[Value], settings: &Settings) -> Vec<Value> {
+    let is = |object: &Value, kind: &str| object["kind"] == kind;
+    let name = |object: &Value| (object["metadata"]["namespace"].clone(), object["metadata"]["name"].clone());
+    let there: Vec<_> = all.iter().filter(|object| is(object, "PodGroup")).map(name).collect();
+    let label = settings.pool.as_ref().map(|pool| pool.label.as_str());
+    let pods = all.iter().filter(|object| is(object, "Pod") && object["spec"]["schedulerName"] == objects::SCHEDULER);
+    let pods = pods.filter(|_| settings.implied_groups).filter_map(|pod| serde_json::from_value(pod.clone()).ok());
+    let groups = pods.filter_map(|pod| kai_api::implied_group(&pod, &settings.queue_label, label));
+    let groups = groups.filter_map(|group| serde_json::to_value(group).ok());
+    groups.filter(|group| in_pool(group, settings) && !there.contains(&name(group))).collect()
 }
 
 async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {

@@ -1,7 +1,8 @@
 //! Random fleets, workloads and faults, each from a seed: whatever happened, when the faults stop the cluster comes to rest and all
 //! that must be true is true.
 //!
-//! `KAI_FAULT_SEEDS=2000` tries so many seeds; `KAI_FAULT_SEED=17` replays one and prints what happens.
+//! `KAI_FAULT_SEEDS=2000` tries so many seeds; `KAI_FAULT_SEED=17` replays one and prints what happens; with
+//! `KAI_FAULT_RECORD=file` the last scheduler writes what it decided, and what from, for `kai trace`.
 
 mod fleet;
 mod happenings;

@@ -98,12 +98,13 @@ impl Converter {
     /// Takes the news that something was written on a group. Its object will say so later.
     #[must_use]
     pub fn group_noted(&mut self, group: &str, note: GroupNote) -> Vec<Delta> {
-        let Some(record) = self.groups.get(group) else { return Vec::new() };
+        if !self.groups.contains_key(group) && !self.implied.contains_key(group) {
+            return Vec::new();
+        }
         let notes = self.notes.entry(group.to_owned()).or_default();
         notes.retain(|known| !known.same_field(note));
         notes.push(note);
-        let described = noted(record.resolve(&self.priorities), notes);
-        vec![Delta::PodGroup(Box::new(described))]
+        self.tell_group(group).into_iter().collect()
     }
 
     /// Takes the news that something could not be written on a group.
@@ -119,9 +120,8 @@ impl Converter {
     }
 
     pub(super) fn tell_group(&self, group: &str) -> Option<Delta> {
-        let record = self.groups.get(group)?;
         let notes = self.notes.get(group).map(Vec::as_slice).unwrap_or_default();
-        Some(Delta::PodGroup(Box::new(noted(record.resolve(&self.priorities), notes))))
+        Some(Delta::PodGroup(Box::new(noted(self.described(group)?, notes))))
     }
 
     /// Forgets what was written on a group once its object shows it.

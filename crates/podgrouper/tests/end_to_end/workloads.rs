@@ -114,15 +114,15 @@ async fn five_hundred_pods_of_a_job_cost_one_group_and_one_patch_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_crowd_pods_without_owner_get_their_groups_at_once_and_are_tied_to_them_a_little_later() {
+async fn in_a_crowd_the_groups_of_pods_without_owner_are_made_when_it_is_over() {
     const CROWD: usize = 50;
     let cluster = Cluster::start().await;
     for number in 0..CROWD {
         let _: Pod = cluster.create(pod(&format!("one-of-many-{number:02}"))).await;
     }
-    until("a group for each", || async { (cluster.groups().await.len() == CROWD).then_some(()) }).await;
-    let tied = cluster.pods().await.iter().filter(|pod| group(pod).is_some()).count();
-    assert!(tied < CROWD, "all are tied already");
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let early = cluster.groups().await.len();
+    assert!(early <= 32, "{early} groups are there already");
     // Nobody places them here: then they are tied all the same.
     for pod in cluster.grouped(CROWD).await {
         assert_eq!(group(&pod), kai_api::group_of(&pod));

@@ -145,24 +145,50 @@ async fn a_gpu_that_a_direct_bind_gave_away_is_free_again_when_its_pod_is_gone()
     eventually("it is bound too", async || bound(&fixture).await.contains_key("two-0")).await;
 }
 
+/// A pod of no group, with these labels.
+async fn lone(fixture: &Fixture, labels: serde_json::Value) -> String {
+    let limits = json!({"nvidia.com/gpu": "1"});
+    let metadata = json!({"name": "alone", "namespace": "default", "labels": labels});
+    let container = json!({"name": "main", "image": "x", "resources": {"limits": limits, "requests": limits}});
+    let spec = json!({"schedulerName": "kai-scheduler", "containers": [container]});
+    fixture.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
+    let uid = fixture.api::<Pod>().get("alone").await.expect("a pod").metadata.uid.expect("a uid");
+    kai_api::group_name("alone", &uid)
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_an_owner_is_placed_as_soon_as_its_group_is_there_and_learns_its_name_with_its_place() {
+async fn a_pod_without_an_owner_that_has_wishes_is_placed_as_soon_as_its_group_is_there() {
     let fixture = Fixture::new().await;
     fixture.node("a", 1).await;
     fixture.team().await;
-    let limits = json!({"nvidia.com/gpu": "1"});
-    fixture
-        .create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone", "namespace": "default"},
-            "spec": {"schedulerName": "kai-scheduler",
-                "containers": [{"name": "main", "image": "x", "resources": {"limits": limits, "requests": limits}}]}}))
-        .await;
+    let group =
+        lone(&fixture, json!({"kai.scheduler/queue": "team", "kai.scheduler/preemptibility": "preemptible"})).await;
     let _running = start(&fixture, 1);
     pause(5_000).await;
     assert!(bound(&fixture).await.is_empty(), "placed without a group");
-    let uid = fixture.api::<Pod>().get("alone").await.expect("a pod").metadata.uid.expect("a uid");
-    let group = kai_api::group_name("alone", &uid);
     fixture.group(&group, "team", 1).await;
     eventually("it is bound", async || bound(&fixture).await.len() == 1).await;
     let pod = fixture.api::<Pod>().get("alone").await.expect("a pod");
     assert_eq!(pod.annotations()["pod-group-name"], group);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_pod_without_an_owner_is_placed_before_its_group_is_there_and_the_group_is_told_later_when_it_started()
+{
+    let fixture = Fixture::new().await;
+    fixture.node("a", 1).await;
+    fixture.team().await;
+    let group = lone(&fixture, json!({"kai.scheduler/queue": "team"})).await;
+    let _running = start(&fixture, 1);
+    eventually("it is bound", async || bound(&fixture).await.len() == 1).await;
+    let pod = fixture.api::<Pod>().get("alone").await.expect("a pod");
+    assert_eq!(pod.annotations()["pod-group-name"], group);
+    fixture.patch_status::<Pod>("alone", json!({"status": {"phase": "Running"}})).await;
+    pause(30_000).await;
+    fixture.group(&group, "team", 1).await;
+    let started = async || {
+        let group = fixture.api::<kai_api::PodGroup>().get(&group).await.expect("a group");
+        group.annotations().contains_key("kai.scheduler/last-start-timestamp")
+    };
+    eventually("the group says since when", started).await;
 }

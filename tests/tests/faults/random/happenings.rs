@@ -57,9 +57,13 @@ impl Drama {
         let mut rng = StdRng::seed_from_u64(Seed(seed).hash(&["drama"]));
         let fleet = fleet::draw(&mut rng, seed)?;
         let nodes: Vec<String> = fleet.nodes.iter().map(|node| node.name.clone()).collect();
-        // In every other drama the scheduler binds whatever needs no preparation itself.
-        let direct = seed.is_multiple_of(2);
-        let change = |settings: &mut Settings| settings.scheduler.direct_binds_from = usize::from(direct);
+        // In every other drama two pods are a crowd: the scheduler binds whatever needs no preparation itself, and groups are made late.
+        let crowded = seed.is_multiple_of(2);
+        let change = |settings: &mut Settings| {
+            settings.scheduler.direct_binds_from = usize::from(crowded);
+            settings.pod_grouper.put_off_from = if crowded { 2 } else { 0 };
+            settings.scheduler.record = std::env::var_os("KAI_FAULT_RECORD").map(Into::into);
+        };
         let world = World::start(fleet, change).await?;
         let mut drama = Self {
             world,
