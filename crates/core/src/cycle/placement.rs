@@ -78,6 +78,18 @@ impl Cycle<'_> {
         true
     }
 
+    /// Places a pod on a node if it can be there at once.
+    pub(super) fn place_now(&mut self, pod: PodId, node: NodeId) -> bool {
+        self.ask_around(pod);
+        match self.place_on(pod, node, Mode::Now).filter(|place| place.status == Status::Allocated) {
+            Some(place) => {
+                self.settle_in(pod, place);
+                true
+            }
+            None => false,
+        }
+    }
+
     pub(super) fn take_ranking(&mut self, class: crate::ids::ClassId) -> Box<Ranking> {
         let rankings = &mut self.cluster.memory.rankings;
         if rankings.len() <= class.index() {

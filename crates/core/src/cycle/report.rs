@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use crate::{
-    cluster::status::Status,
+    cluster::{pod::Place, status::Status},
     cycle::Cycle,
-    ids::{GroupId, PodId},
+    ids::{GroupId, NodeId, PodId},
     plan::{Cause, Decision, GroupRefusal, Placed, Plan},
 };
 
@@ -58,6 +58,65 @@ impl Cycle<'_> {
             }
         }
         self.plan.decisions = decisions;
+        self.bind_what_is_free();
+    }
+
+    /// Who was promised what another had been given in the same cycle waits for nobody: where that was all, it gets its place now. Otherwise
+    /// the next cycle could give it to the other again, and so on for ever.
+    fn bind_what_is_free(&mut self) {
+        let promised = self.plan.decisions.iter().filter_map(|decision| match decision {
+            Decision::Pipeline(placed) => self.cluster.pods[placed.pod.index()].group,
+            _ => None,
+        });
+        let mut waiting: Vec<GroupId> = promised.collect();
+        waiting.dedup();
+        // A pod can share a device only after another has opened it, which may come later in the order.
+        loop {
+            let before = waiting.len();
+            waiting.retain(|group| !self.bind_now(*group));
+            if waiting.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Binds what a group was promised, if all of that is free now.
+    fn bind_now(&mut self, group: GroupId) -> bool {
+        let promised = self.plan.decisions.iter().filter_map(|decision| match decision {
+            Decision::Pipeline(placed) if self.cluster.pods[placed.pod.index()].group == Some(group) => {
+                Some((placed.pod, placed.node))
+            }
+            _ => None,
+        });
+        let promised: Vec<(PodId, NodeId)> = promised.collect();
+        let described = self.group(group);
+        let fresh = described.active_allocated() == described.count(Status::Pipelined);
+        let waits = |(pod, _): &(PodId, NodeId)| self.cluster.pods[pod.index()].fact == Status::Pending;
+        if promised.is_empty() || !promised.iter().all(waits) {
+            return false;
+        }
+        let checkpoint = self.cluster.checkpoint();
+        for (pod, _) in &promised {
+            self.cluster.assign(*pod, Place::nowhere(Status::Pending));
+        }
+        let bound = promised.iter().all(|(pod, node)| self.place_now(*pod, *node));
+        if !bound {
+            self.cluster.rollback(checkpoint);
+            return false;
+        }
+        let mut decisions = std::mem::take(&mut self.plan.decisions);
+        for decision in &mut decisions {
+            if let Decision::Pipeline(placed) = decision
+                && promised.iter().any(|(pod, _)| *pod == placed.pod)
+            {
+                *decision = Decision::Bind(self.placed(placed.pod));
+            }
+        }
+        if fresh {
+            decisions.push(Decision::Started { group, at: self.now });
+        }
+        self.plan.decisions = decisions;
+        true
     }
 
     /// Victims of a group that lost what they made room for stay where they are, if nobody took their places: those that were moved each

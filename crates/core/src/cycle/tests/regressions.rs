@@ -238,3 +238,24 @@ fn a_pod_that_was_moved_for_a_gang_that_keeps_it_away_does_not_stay_beside_it() 
         ]
     );
 }
+
+#[test]
+fn who_takes_back_what_the_same_cycle_gave_to_another_is_bound_at_once_and_does_not_wait_for_ever() {
+    let one = |name: &str, queue: &str, pod: delta::Pod| {
+        [Delta::PodGroup(Box::new(group(name, queue, 1))), Delta::Pod(Box::new(pod))]
+    };
+    let queues = [queue("loose", Some(0)), queue("owner", Some(2))].map(|queue| Delta::Queue(Box::new(queue)));
+    let old = leaving(running(pod("old-0", "old", Gpus::Whole(2)), "n", &[]));
+    let deltas = nodes([node("n", 2)]).into_iter().chain(queues).chain(one("old", "loose", old));
+    let mut cluster = cluster(deltas.chain(one("early", "loose", pod("early-0", "early", Gpus::Whole(2)))));
+    let policy = policy(&[Action::Allocate, Action::Reclaim]);
+    let promised = plan(&mut cluster, NOW, &policy);
+    assert_eq!(told(&cluster, &promised), ["promise early-0 on n"]);
+    cluster.apply(Delta::PodGone("old-0".to_owned()));
+    for delta in one("rightful", "owner", pod("rightful-0", "rightful", Gpus::Whole(2))) {
+        cluster.apply(delta);
+    }
+    // The promise is kept first, then the owner of the GPUs takes them back: nobody has to leave for that.
+    let plan = plan(&mut cluster, NOW, &policy);
+    assert_eq!(told(&cluster, &plan), ["bind rightful-0 on n", "started rightful"]);
+}
