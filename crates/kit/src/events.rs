@@ -1,8 +1,9 @@
 //! Events for users: written in the background, counted instead of repeated, never in the way.
 //!
 //! An event that was written with the same words about the same object is written again as a higher count, at most once a minute.
-//! If more wait than can be written, the newest are dropped: events are advice. The few that must not be lost with the process are
-//! written before what they tell of is done ([`Recorder::tell_first`]).
+//! Warnings come first; in a flood the others are written slowly, for the server has better things to do. If more wait than can be written, the
+//! newest are dropped: events are advice. The few that must not be lost with the process are written before what they tell of is done
+//! ([`Recorder::tell_first`]).
 
 use std::{
     collections::BTreeMap,
@@ -34,6 +35,10 @@ use crate::{
 
 /// How many may wait to be written.
 const WAITING: usize = 10_000;
+/// If more good news than this wait it is a flood.
+const FLOOD: usize = 32;
+/// The pause before each of a flood.
+const SLOWLY: Duration = Duration::from_millis(10);
 /// The longest message a server takes.
 const LONGEST: usize = 1024;
 /// How often a repeated event is counted up on the server.
@@ -57,6 +62,7 @@ pub enum Kind {
 
 #[derive(Debug)]
 struct Note {
+    at: Timestamp,
     about: ObjectReference,
     kind: Kind,
     reason: &'static str,
@@ -67,7 +73,8 @@ struct Note {
 /// Takes events to be written. Clones share one writer.
 #[derive(Clone)]
 pub struct Recorder {
-    notes: mpsc::Sender<Note>,
+    warnings: mpsc::Sender<Note>,
+    news: mpsc::Sender<Note>,
     dropped: Arc<AtomicU64>,
     client: Client,
     clock: Clock,
@@ -78,13 +85,27 @@ pub struct Recorder {
 impl Recorder {
     /// Starts a writer that ends when cancelled.
     pub fn start(client: Client, clock: Clock, component: &'static str, cancel: CancellationToken) -> Self {
-        let (notes, mut waiting) = mpsc::channel(WAITING);
+        let (warnings, mut warned) = mpsc::channel(WAITING);
+        let (news, mut waiting) = mpsc::channel(WAITING);
         let known = Known::default();
         let mut writer =
             Writer { client: client.clone(), clock, component, known: Arc::clone(&known), swept: clock.now() };
         tokio::spawn(async move {
             let work = async {
-                while let Some(note) = waiting.recv().await {
+                loop {
+                    let flood = waiting.len() > FLOOD;
+                    let next = async {
+                        if flood {
+                            tokio::time::sleep(SLOWLY).await;
+                        }
+                        waiting.recv().await
+                    };
+                    let note = tokio::select! {
+                        biased;
+                        note = warned.recv() => note,
+                        note = next => note,
+                    };
+                    let Some(note) = note else { return };
                     writer.write(note).await;
                 }
             };
@@ -93,7 +114,7 @@ impl Recorder {
                 () = work => {}
             }
         });
-        Self { notes, dropped: Arc::default(), client, clock, component, known }
+        Self { warnings, news, dropped: Arc::default(), client, clock, component, known }
     }
 
     /// Tells something about an object.
@@ -116,8 +137,9 @@ impl Recorder {
         message: impl Into<String>,
         annotations: BTreeMap<String, String>,
     ) {
-        let note = Note { about, kind, reason, message: message.into(), annotations };
-        if self.notes.try_send(note).is_err() {
+        let note = Note { at: self.clock.now(), about, kind, reason, message: message.into(), annotations };
+        let queue = if kind == Kind::Warning { &self.warnings } else { &self.news };
+        if queue.try_send(note).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -131,14 +153,14 @@ impl Recorder {
         message: impl Into<String>,
         annotations: BTreeMap<String, String>,
     ) {
-        let note = Note { about, kind, reason, message: message.into(), annotations };
+        let now = self.clock.now();
+        let note = Note { at: now, about, kind, reason, message: message.into(), annotations };
         let key = key_of(&note);
         let api: Api<Event> = Api::namespaced(self.client.clone(), &key.0);
-        let now = self.clock.now();
         if self.known.lock().contains_key(&key) {
             // The server has these words; that they were said again is counted behind.
             self.tell_of(note.about, note.kind, note.reason, note.message, note.annotations);
-        } else if create(&api, self.component, &event(self.component, &note, &key, now)).await {
+        } else if create(&api, self.component, &event(self.component, &note, &key)).await {
             self.known.lock().insert(key, Written { count: 1, told: now });
         }
     }
@@ -187,7 +209,7 @@ impl Writer {
             }
             return;
         }
-        if create(&api, self.component, &event(self.component, &note, &key, now)).await {
+        if create(&api, self.component, &event(self.component, &note, &key)).await {
             self.known.lock().insert(key, Written { count: 1, told: now });
         }
     }
@@ -221,7 +243,7 @@ async fn create(api: &Api<Event>, component: &str, event: &Event) -> bool {
     false
 }
 
-fn event(component: &str, note: &Note, (namespace, name): &(String, String), now: Timestamp) -> Event {
+fn event(component: &str, note: &Note, (namespace, name): &(String, String)) -> Event {
     Event {
         metadata: ObjectMeta {
             name: Some(name.clone()),
@@ -241,9 +263,9 @@ fn event(component: &str, note: &Note, (namespace, name): &(String, String), now
         message: Some(shortened(&note.message)),
         action: Some(note.reason.to_owned()),
         count: Some(1),
-        event_time: Some(MicroTime(now)),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
+        event_time: Some(MicroTime(note.at)),
+        first_timestamp: Some(Time(note.at)),
+        last_timestamp: Some(Time(note.at)),
         source: Some(EventSource { component: Some(component.to_owned()), host: None }),
         reporting_component: Some(component.to_owned()),
         reporting_instance: Some(component.to_owned()),
@@ -291,6 +313,7 @@ mod tests {
     #[test]
     fn names_of_events_depend_on_object_reason_and_words() {
         let note = |uid: &str, message: &str| Note {
+            at: Timestamp::UNIX_EPOCH,
             about: ObjectReference { uid: Some(uid.into()), name: Some("pod".into()), ..Default::default() },
             kind: Kind::Normal,
             reason: "Evict",
