@@ -99,6 +99,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             Contender::BindLoop { at_once: 32 },
             Contender::BindAsTheyCome,
             Contender::Kai,
+            Contender::KaiLater,
         ];
         contenders.extend(options.kube_scheduler.clone().map(Contender::KubeScheduler));
         figures.whole = measure(&options, Kind::Whole, options.pods, &contenders, &mut figures.calls).await?;

@@ -7,7 +7,10 @@ use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     core::v1::{Namespace, Node, Pod, ServiceAccount},
 };
-use kai_api::names::{namespaces, objects};
+use kai_api::{
+    PodGroup,
+    names::{namespaces, objects},
+};
 use kai_clock::Clock;
 use kai_lab::{
     client::client_for,
@@ -108,13 +111,31 @@ impl Ground {
             Contender::BindLoop { at_once } => ceiling::bind_loop(client, &namespace, names, pods, *at_once).await?,
             Contender::BindAsTheyCome => ceiling::bind_as_they_come(client, &namespace, names, pods).await?,
             Contender::Kai => {
-                let mut control_plane = self.control_plane(counting).await?;
-                let ready = tokio::time::timeout(PATIENCE, control_plane.ready()).await;
-                ready.unwrap_or_else(|_| Err(anyhow::anyhow!("not ready: {}", control_plane.unmet().join("; "))))?;
+                let control_plane = self.control_plane(&Part::ALL, counting).await?;
                 processor = processor_time();
                 let placed = place(client, &namespace, kind, pods, objects::SCHEDULER).await;
                 control_plane.shutdown().await;
                 placed?
+            }
+            Contender::KaiLater => {
+                let others: Vec<Part> = Part::ALL.into_iter().filter(|part| *part != Part::Scheduler).collect();
+                let mut control_plane = self.control_plane(&others, None).await?;
+                load::create(client, &namespace, kind, pods, objects::SCHEDULER).await?;
+                self.wait_for("a group for every pod", async |client| {
+                    let groups: Api<PodGroup> = Api::namespaced(client.clone(), &namespace);
+                    Ok(groups.list_metadata(&ListParams::default()).await?.items.len() >= usize::try_from(pods)?)
+                })
+                .await?;
+                processor = processor_time();
+                let mut bound = Sightings::of_bound(client, &namespace).await?;
+                let begin = Instant::now();
+                control_plane.start_part(Part::Scheduler);
+                let bound = bound.wait(pods).await;
+                control_plane.shutdown().await;
+                let bound = bound?;
+                let last = bound.values().max().copied().unwrap_or(begin);
+                let asked = bound.keys().map(|name| (name.clone(), begin)).collect();
+                ceiling::Turn { asked, bound, took: last.duration_since(begin) }
             }
             Contender::KubeScheduler(program) => {
                 let Place::Real { kubeconfig, .. } = &self.place else {
@@ -132,8 +153,8 @@ impl Ground {
         Ok(Round { pods, took: done.took, processor, latencies })
     }
 
-    /// Every component, as `kai all` runs them.
-    async fn control_plane(&self, counting: Option<&Calls>) -> anyhow::Result<ControlPlane> {
+    /// Components as `kai all` runs them, ready for work.
+    async fn control_plane(&self, parts: &[Part], counting: Option<&Calls>) -> anyhow::Result<ControlPlane> {
         let mut settings = Settings::new(namespaces::KAI);
         let mut clients = std::collections::BTreeMap::new();
         for part in Part::ALL {
@@ -150,7 +171,10 @@ impl Ground {
         }
         let other = self.client.clone();
         let client_for = move |part: Part| clients.get(&part).unwrap_or(&other).clone();
-        Ok(ControlPlane::start(&Part::ALL, client_for, Clock::real(), settings))
+        let mut control_plane = ControlPlane::start(parts, client_for, Clock::real(), settings);
+        let ready = tokio::time::timeout(PATIENCE, control_plane.ready()).await;
+        ready.unwrap_or_else(|_| Err(anyhow::anyhow!("not ready: {}", control_plane.unmet().join("; "))))?;
+        Ok(control_plane)
     }
 
     /// A namespace of its own for each turn.
@@ -159,6 +183,7 @@ impl Ground {
             Contender::BindLoop { at_once } => format!("loop-{at_once}"),
             Contender::BindAsTheyCome => "as-they-come".to_owned(),
             Contender::Kai => "kai".to_owned(),
+            Contender::KaiLater => "kai-later".to_owned(),
             Contender::KubeScheduler(_) => "kube".to_owned(),
         };
         let what = match kind {

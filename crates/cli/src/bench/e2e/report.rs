@@ -81,6 +81,11 @@ pub fn text(figures: &Figures) -> String {
         }
         let _ = writeln!(text, "{}", weight_row("all", sum.0, sum.1, weights.pods));
     }
+    let ratios = others(figures).filter_map(|other| Some((other, figures.kai_against(other, Round::rate)?)));
+    for (index, (other, ratio)) in ratios.enumerate() {
+        let title = if index == 0 { "\npods/s of kai against who did the same\n" } else { "" };
+        let _ = writeln!(text, "{title}  {:<60} {:>22}", other.to_string(), ranged(ratio));
+    }
     let targets = targets(figures);
     if !targets.is_empty() {
         let met = targets.iter().filter(|target| target.met).count();
@@ -141,11 +146,16 @@ fn ranged(spread: Spread) -> String {
     format!("{} ({} to {})", number(spread.median), number(spread.least), number(spread.most))
 }
 
+/// Those that kai is measured against.
+fn others(figures: &Figures) -> impl Iterator<Item = &Contender> {
+    let all = figures.whole.iter().map(|(contender, _)| contender);
+    all.filter(|who| !matches!(who, Contender::Kai | Contender::KaiLater))
+}
+
 /// For programs.
 pub fn json(figures: &Figures) -> Value {
     let targets = targets(figures);
-    let loops = figures.whole.iter().map(|(contender, _)| contender).filter(|who| **who != Contender::Kai);
-    let ratios = loops.map(|other| {
+    let ratios = others(figures).map(|other| {
         json!({
             "against": other.to_string(),
             "podsPerSecond": figures.kai_against(other, Round::rate).map(spread_json),
@@ -212,7 +222,7 @@ mod tests {
     #[test]
     fn a_missed_target_is_said_and_a_met_one_too() {
         let mut figures = Figures::new(true, 2);
-        figures.whole = vec![(Contender::BindLoop { at_once: 1 }, rounds(1)), (Contender::Kai, rounds(2))];
+        figures.whole = vec![(Contender::BindAsTheyCome, rounds(1)), (Contender::Kai, rounds(2))];
         figures.gang = vec![(Contender::Kai, rounds(2))];
         let text = text(&figures);
         assert!(text.contains("1 of 2 targets met") && text.contains("MISSED"), "{text}");
