@@ -26,13 +26,12 @@ impl Converter {
     pub(super) fn no_longer_imply(&mut self, pod: &str, out: &mut Vec<Delta>) {
         let Some(group) = self.implied_for.remove(pod) else { return };
         self.implied.remove(&group);
-        out.push(match self.tell_group(&group) {
-            Some(told) => told,
-            None => {
-                self.notes.remove(&group);
-                Delta::PodGroupGone(group)
-            }
-        });
+        if let Some(told) = self.tell_group(&group) {
+            out.push(told);
+        } else {
+            self.notes.remove(&group);
+            out.push(Delta::PodGroupGone(group));
+        }
     }
 
     fn implied_by(&self, pod: &Pod) -> Option<kai_api::PodGroup> {
