@@ -238,14 +238,20 @@ pub(crate) async fn forget(world: &World, pod: &Pod) -> Result<(), kube::Error> 
 
 /// The only device that a pod was told by its ConfigMaps, if it is a UUID.
 pub(crate) async fn told_by_map(client: &Client, pod: &Pod) -> Result<Option<String>, kube::Error> {
+    let Some(text) = visible_by_map(client, pod).await? else { return Ok(None) };
+    let device = text.strip_prefix(CDI).unwrap_or(&text);
+    let is_uuid = device.len() >= SHORTEST_UUID && !device.contains(',');
+    Ok(is_uuid.then(|| device.to_owned()))
+}
+
+/// The devices that the ConfigMaps of a pod tell its container, as they are written.
+pub(crate) async fn visible_by_map(client: &Client, pod: &Pod) -> Result<Option<String>, kube::Error> {
     let Ok(target) = target(pod) else { return Ok(None) };
     let api = Api::<ConfigMap>::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     for name in [&target.capabilities, &target.variables] {
         let data = api.get_opt(name).await?.and_then(|map| map.data).unwrap_or_default();
         if let Some(text) = data.get(env::NVIDIA_VISIBLE_DEVICES) {
-            let device = text.strip_prefix(CDI).unwrap_or(text);
-            let is_uuid = device.len() >= SHORTEST_UUID && !device.contains(',');
-            return Ok(is_uuid.then(|| device.to_owned()));
+            return Ok(Some(text.clone()));
         }
     }
     Ok(None)

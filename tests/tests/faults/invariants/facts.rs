@@ -178,9 +178,16 @@ impl Facts {
             let PodFacts { name, state, node, ask, groups, told, refusals, phase, waiting, group, .. } = pod;
             let _ = writeln!(
                 text,
-                "  pod {name}: {state:?} ({phase}{}) on {node:?}, asks {ask:?}, of {group:?}, shares {groups:?}, told {told:?}, {refusals:?} {waiting:?}",
-                if pod.deleting { ", deleting" } else { "" }
+                "  pod {name}: {state:?} ({phase}{}) on {node:?}, asks {ask:?}, of {group:?}, shares {groups:?}, told {told:?}, {refusals:?} {waiting:?}, says {:?}",
+                if pod.deleting { ", deleting" } else { "" },
+                pod.annotations.get(annotations::GPU_DEVICES),
             );
+        }
+        for map in &self.maps {
+            let told = map.data.as_ref().and_then(|data| data.get("NVIDIA_VISIBLE_DEVICES"));
+            if let Some(told) = told {
+                let _ = writeln!(text, "  map {} tells {told}", map.name_any());
+            }
         }
         for reservation in &self.reservations {
             let _ = writeln!(text, "  {reservation:?}");
