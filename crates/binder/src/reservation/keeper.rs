@@ -147,17 +147,17 @@ impl Keeper {
                     // A pod that KAI bound: only its ConfigMap knows.
                     device = sharing::told_by_map(&self.world.process.client, pod).await?;
                 }
+                let own = holders.iter().filter(|holder| holder.group == *group && holder.is_live());
+                let held: Vec<&str> = own.filter_map(|holder| holder.device.as_deref()).collect();
                 let mut runs = by_name && sharing::runs(pod);
-                let own = || holders.iter().filter(|holder| holder.group == *group && holder.is_live());
-                let mut held = own().filter_map(|holder| holder.device.as_deref()).filter(|_| runs);
-                if let Some(old) = &device
-                    && held.clone().next().is_some()
-                    && held.all(|new| new != old)
+                if let Some(old) = device.as_deref()
+                    && runs
+                    && !held.is_empty()
+                    && !held.contains(&old)
                 {
                     // Whoever told it of another device may have died before its annotation said so, too.
                     let text = sharing::visible_by_map(&self.world.process.client, pod).await?.unwrap_or_default();
-                    let told_anew = own().filter_map(|holder| holder.device.as_deref()).any(|new| text.contains(new));
-                    runs = text.contains(old.as_str()) || !told_anew;
+                    runs = text.contains(old) || !held.iter().any(|new| text.contains(new));
                 }
                 sharers.push(Sharer { pod: Key::of(pod.as_ref()), group: group.clone(), told: device, runs });
             }
