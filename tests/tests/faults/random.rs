@@ -19,8 +19,8 @@ use crate::{invariants, settle::settle, world::in_virtual_time};
 
 /// How many seeds a normal run tries.
 const SEEDS: u64 = 12;
-/// Dramas that once ended badly and are too entangled to be told as a case: a container that was told its new GPU while its pod could not be
-/// (881), promises that went round in a circle (1470), a reservation that never came (314).
+/// Dramas that once ended badly: a container that was told its new GPU while its pod could not be (881), promises that went round in a circle
+/// (1470), a reservation that never came (314).
 const ONCE_FAILED: [u64; 3] = [314, 881, 1470];
 /// After how many seeds it is said how far the run is.
 const PROGRESS: u64 = 100;

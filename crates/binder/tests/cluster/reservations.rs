@@ -1,7 +1,8 @@
 //! Reservation pods that vanish, are too many or were there before us.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
@@ -45,6 +46,11 @@ async fn a_new_reservation_that_cannot_have_the_device_is_said_and_nobody_joins(
     // Somebody takes the device in the moment it is free.
     let taken = json!({"metadata": {"annotations": {"kai.scheduler/gpu-devices": "{\"g\":\"GPU-elsewhere\"}"}}});
     cluster.pods("team").patch("p", &PatchParams::default(), &Patch::Merge(&taken)).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), "team");
+    for map in ["p-abc-shared-gpu-0", "p-abc-shared-gpu-0-evar"] {
+        let told = json!({"data": {"NVIDIA_VISIBLE_DEVICES": "GPU-elsewhere"}});
+        maps.patch(map, &PatchParams::default(), &Patch::Merge(&told)).await.unwrap();
+    }
     cluster.delete_pod(RESERVATIONS, &before.name_any()).await;
     sleep(900).await;
     let told = cluster.events("team", "p", "ReservationConflict").await;
@@ -58,6 +64,26 @@ async fn a_new_reservation_that_cannot_have_the_device_is_said_and_nobody_joins(
     let status = cluster.phase("q", "Failed").await.status.unwrap();
     assert_eq!(status.error_class.as_deref(), Some("Refused"));
     assert_eq!(cluster.running("p").await.uid(), pod.uid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_annotation_is_behind_what_its_container_was_told_keeps_nobody_out_of_its_group() {
+    let cluster = Cluster::start("dgx-h100").await;
+    let pod = cluster.fraction("p").await;
+    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
+    cluster.running("p").await;
+    let before = cluster.held(1).await.remove(0);
+    // As after a reboot, when a binder died between the ConfigMap and the annotation.
+    let behind = json!({"metadata": {"annotations": {"kai.scheduler/gpu-devices": "{\"g\":\"GPU-of-before\"}"}}});
+    cluster.pods("team").patch("p", &PatchParams::default(), &Patch::Merge(&behind)).await.unwrap();
+    cluster.delete_pod(RESERVATIONS, &before.name_any()).await;
+    let other = cluster.fraction("q").await;
+    cluster.share(&other, "dgx-h100-0", &["g"]).await;
+    cluster.running("q").await;
+    let held = uuid(&cluster.held(1).await[0]);
+    let says = cluster.running("p").await.annotations()["kai.scheduler/gpu-devices"].clone();
+    assert_eq!((says, held.as_str()), (format!("{{\"g\":\"{held}\"}}"), uuid(&before).as_str()));
+    assert!(cluster.events("team", "p", "ReservationConflict").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
