@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     cluster::{pod::Place, status::Status},
@@ -64,59 +64,68 @@ impl Cycle<'_> {
     /// Who was promised what another had been given in the same cycle waits for nobody: where that was all, it gets its place now. Otherwise
     /// the next cycle could give it to the other again, and so on for ever.
     fn bind_what_is_free(&mut self) {
-        let promised = self.plan.decisions.iter().filter_map(|decision| match decision {
-            Decision::Pipeline(placed) => self.cluster.pods[placed.pod.index()].group,
-            _ => None,
-        });
-        let mut waiting: Vec<GroupId> = promised.collect();
-        waiting.dedup();
+        let mut waiting = self.promised();
+        let mut bound: FxHashSet<PodId> = FxHashSet::default();
+        let mut started = Vec::new();
         // A pod can share a device only after another has opened it, which may come later in the order.
         loop {
             let before = waiting.len();
-            waiting.retain(|group| !self.bind_now(*group));
+            waiting.retain(|(group, places)| {
+                let described = self.group(*group);
+                let fresh = described.active_allocated() == described.count(Status::Pipelined);
+                let binds = self.bind_now(places);
+                if binds {
+                    bound.extend(places.iter().map(|(pod, _)| *pod));
+                    started.extend(fresh.then_some(Decision::Started { group: *group, at: self.now }));
+                }
+                !binds
+            });
             if waiting.len() == before {
-                return;
+                break;
             }
-        }
-    }
-
-    /// Binds what a group was promised, if all of that is free now.
-    fn bind_now(&mut self, group: GroupId) -> bool {
-        let promised = self.plan.decisions.iter().filter_map(|decision| match decision {
-            Decision::Pipeline(placed) if self.cluster.pods[placed.pod.index()].group == Some(group) => {
-                Some((placed.pod, placed.node))
-            }
-            _ => None,
-        });
-        let promised: Vec<(PodId, NodeId)> = promised.collect();
-        let described = self.group(group);
-        let fresh = described.active_allocated() == described.count(Status::Pipelined);
-        let waits = |(pod, _): &(PodId, NodeId)| self.cluster.pods[pod.index()].fact == Status::Pending;
-        if promised.is_empty() || !promised.iter().all(waits) {
-            return false;
-        }
-        let checkpoint = self.cluster.checkpoint();
-        for (pod, _) in &promised {
-            self.cluster.assign(*pod, Place::nowhere(Status::Pending));
-        }
-        let bound = promised.iter().all(|(pod, node)| self.place_now(*pod, *node));
-        if !bound {
-            self.cluster.rollback(checkpoint);
-            return false;
         }
         let mut decisions = std::mem::take(&mut self.plan.decisions);
         for decision in &mut decisions {
             if let Decision::Pipeline(placed) = decision
-                && promised.iter().any(|(pod, _)| *pod == placed.pod)
+                && bound.contains(&placed.pod)
             {
                 *decision = Decision::Bind(self.placed(placed.pod));
             }
         }
-        if fresh {
-            decisions.push(Decision::Started { group, at: self.now });
-        }
+        decisions.extend(started);
         self.plan.decisions = decisions;
-        true
+    }
+
+    /// What groups were promised, in the order of the promises.
+    fn promised(&self) -> Vec<(GroupId, Vec<(PodId, NodeId)>)> {
+        let mut promised: Vec<(GroupId, Vec<(PodId, NodeId)>)> = Vec::new();
+        let mut known: FxHashMap<GroupId, usize> = FxHashMap::default();
+        for decision in &self.plan.decisions {
+            let Decision::Pipeline(placed) = decision else { continue };
+            let Some(group) = self.cluster.pods[placed.pod.index()].group else { continue };
+            let index = *known.entry(group).or_insert(promised.len());
+            match promised.get_mut(index) {
+                Some((_, places)) => places.push((placed.pod, placed.node)),
+                None => promised.push((group, vec![(placed.pod, placed.node)])),
+            }
+        }
+        promised
+    }
+
+    /// Gives pods of a group the places that they were promised, if all of these are free now.
+    fn bind_now(&mut self, places: &[(PodId, NodeId)]) -> bool {
+        if places.iter().any(|(pod, _)| self.cluster.pods[pod.index()].fact != Status::Pending) {
+            return false;
+        }
+        let checkpoint = self.cluster.checkpoint();
+        for (pod, _) in places {
+            self.cluster.assign(*pod, Place::nowhere(Status::Pending));
+        }
+        let bound = places.iter().all(|(pod, node)| self.place_now(*pod, *node));
+        if !bound {
+            self.cluster.rollback(checkpoint);
+        }
+        bound
     }
 
     /// Victims of a group that lost what they made room for stay where they are, if nobody took their places: those that were moved each
