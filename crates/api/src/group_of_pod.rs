@@ -21,6 +21,12 @@ pub fn group_name(name: &str, uid: &str) -> String {
     format!("pg-{cut}-{uid}")
 }
 
+/// Whether a pod belongs to nothing else.
+#[must_use]
+pub fn is_alone(pod: &Pod) -> bool {
+    pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty)
+}
+
 /// The group that a pod says it is in.
 #[must_use]
 pub fn named_group(pod: &Pod) -> Option<&str> {
@@ -32,9 +38,8 @@ pub fn named_group(pod: &Pod) -> Option<&str> {
 /// a pod without an owner can be scheduled from the moment at which its group is there.
 #[must_use]
 pub fn group_of(pod: &Pod) -> Option<String> {
-    let alone = pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
     let own = || Some(group_name(pod.metadata.name.as_deref()?, pod.metadata.uid.as_deref()?));
-    named_group(pod).map(str::to_owned).or_else(|| if alone { own() } else { None })
+    named_group(pod).map(str::to_owned).or_else(|| if is_alone(pod) { own() } else { None })
 }
 
 /// What a lone pod can say that its group follows; whoever says such a thing is judged by the pod-grouper alone.
@@ -48,7 +53,7 @@ const WISHES: &[&str] = &[
     labels::PREEMPTIBILITY,
     labels::PRIORITY_CLASS,
     labels::SUBGROUP,
-    "spark-app-selector",
+    labels::SPARK_SELECTOR,
 ];
 
 /// The group that the pod-grouper is about to make for a pod, where that needs no thought: the pod belongs to nothing else and says nothing
@@ -57,8 +62,7 @@ const WISHES: &[&str] = &[
 pub fn implied_group(pod: &Pod, queue_label: &str, node_pool_label: Option<&str>) -> Option<PodGroup> {
     let metadata = &pod.metadata;
     let name = group_of(pod)?;
-    let is_own = metadata.owner_references.as_ref().is_none_or(Vec::is_empty)
-        && name == group_name(metadata.name.as_deref()?, metadata.uid.as_deref()?);
+    let is_own = is_alone(pod) && name == group_name(metadata.name.as_deref()?, metadata.uid.as_deref()?);
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let tags = metadata.labels.as_ref();
     let wishes =

@@ -75,6 +75,9 @@ pub mod labels {
     /// Leaf subgroup that a pod belongs to.
     pub const SUBGROUP: &str = "kai.scheduler/subgroup-name";
 
+    /// Which Spark application a pod belongs to, as Spark labels it.
+    pub const SPARK_SELECTOR: &str = "spark-app-selector";
+
     /// Order of pods within a subgroup, higher first.
     pub const TASK_PRIORITY: &str = "kai.scheduler/task-priority";
 

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     core::v1::{Namespace, Pod},
     scheduling::v1::PriorityClass,
 };
-use kai_api::{PodGroup, named_group, names::annotations};
+use kai_api::{PodGroup, is_alone, named_group, names::annotations};
 use kai_kit::{
     Class, Index, Key, Mirror, Next, Pace, Process, WorkQueue, classify, errors::message, events::Kind, writes,
 };
@@ -94,7 +94,7 @@ impl Grouper {
             return Ok(Outcome::LeftAlone);
         }
         let mut wanted = self.wanted(pod, key, &chain).await?;
-        let alone = pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
+        let alone = is_alone(pod);
         if alone && named_group(pod).is_some_and(|present| present != wanted.name) {
             // Somebody put it into a group of their own.
             return Ok(Outcome::LeftAlone);

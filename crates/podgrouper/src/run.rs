@@ -77,8 +77,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
     let hear = {
         let (queue, owners, pace) = (queue.clone(), Arc::clone(&owners), Arc::clone(&pace));
         move |change: &Change<'_, Pod>| {
-            let alone = |pod: &Pod| pod.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
-            if matches!(change, Change::Added(pod) if alone(pod)) {
+            if matches!(change, Change::Added(pod) if kai_api::is_alone(pod)) {
                 pace.lock().count(1);
             }
             hear_pod(change, &queue, &owners);

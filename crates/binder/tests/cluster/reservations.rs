@@ -1,6 +1,6 @@
 //! Reservation pods that vanish, are too many or were there before us.
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
@@ -16,13 +16,19 @@ fn holder(name: &str, node: &str, group: &str) -> Value {
         "spec": {"nodeName": node, "containers": [container]}})
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reservation_deleted_by_hand_comes_back_with_the_same_device_and_no_pod_is_touched() {
+/// Pod `p`, which runs and shares the device of group `g`, and the reservation of that.
+async fn sharing() -> (Cluster, Pod, Pod) {
     let cluster = Cluster::start("dgx-h100").await;
     let pod = cluster.fraction("p").await;
     cluster.share(&pod, "dgx-h100-0", &["g"]).await;
     cluster.running("p").await;
-    let before = cluster.held(1).await.remove(0);
+    let reservation = cluster.held(1).await.remove(0);
+    (cluster, pod, reservation)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_deleted_by_hand_comes_back_with_the_same_device_and_no_pod_is_touched() {
+    let (cluster, pod, before) = sharing().await;
     cluster.delete_pod(RESERVATIONS, &before.name_any()).await;
     let after = until("a new reservation", || async {
         let mut now = cluster.reservations().await;
@@ -38,11 +44,7 @@ async fn a_reservation_deleted_by_hand_comes_back_with_the_same_device_and_no_po
 
 #[tokio::test(start_paused = true)]
 async fn a_new_reservation_that_cannot_have_the_device_is_said_and_nobody_joins() {
-    let cluster = Cluster::start("dgx-h100").await;
-    let pod = cluster.fraction("p").await;
-    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
-    cluster.running("p").await;
-    let before = cluster.held(1).await.remove(0);
+    let (cluster, pod, before) = sharing().await;
     // Somebody takes the device in the moment it is free.
     let taken = json!({"metadata": {"annotations": {"kai.scheduler/gpu-devices": "{\"g\":\"GPU-elsewhere\"}"}}});
     cluster.pods("team").patch("p", &PatchParams::default(), &Patch::Merge(&taken)).await.unwrap();
@@ -68,11 +70,7 @@ async fn a_new_reservation_that_cannot_have_the_device_is_said_and_nobody_joins(
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_annotation_is_behind_what_its_container_was_told_keeps_nobody_out_of_its_group() {
-    let cluster = Cluster::start("dgx-h100").await;
-    let pod = cluster.fraction("p").await;
-    cluster.share(&pod, "dgx-h100-0", &["g"]).await;
-    cluster.running("p").await;
-    let before = cluster.held(1).await.remove(0);
+    let (cluster, _, before) = sharing().await;
     // As after a reboot, when a binder died between the ConfigMap and the annotation.
     let behind = json!({"metadata": {"annotations": {"kai.scheduler/gpu-devices": "{\"g\":\"GPU-of-before\"}"}}});
     cluster.pods("team").patch("p", &PatchParams::default(), &Patch::Merge(&behind)).await.unwrap();

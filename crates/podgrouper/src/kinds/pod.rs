@@ -1,7 +1,7 @@
 //! Pods without an owner, and pods that belong to a pod. Those of a Spark application share the group of their
 //! application.
 
-use kai_api::names::objects;
+use kai_api::names::{labels::SPARK_SELECTOR, objects};
 
 use crate::{
     error::Trouble,
@@ -12,7 +12,6 @@ use crate::{
 };
 
 const SPARK_NAME: &str = "spark-app-name";
-const SPARK_SELECTOR: &str = "spark-app-selector";
 
 pub(super) struct Pod;
 
