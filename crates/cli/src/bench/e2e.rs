@@ -1,6 +1,7 @@
 //! `kai bench e2e`: from a created pod to a bound one with the whole control plane, beside a loop that only binds.
 //!
-//! Without a kubeconfig the cluster is the embedded one in this process; with one it is a real API server that simulated nodes join.
+//! Without a kubeconfig the API server is the embedded one in a process of its own, with one it is a real one. Simulated nodes of this process
+//! join either.
 //! Contenders take turns, round by round, so that what else the machine does meets all of them. Time runs from the first creation to
 //! the moment at which a watch has shown the last pod with its node. A missed target is said; it is no error.
 
@@ -11,6 +12,7 @@ mod ground;
 mod load;
 mod report;
 mod rival;
+mod server;
 mod weight;
 
 use std::path::PathBuf;
@@ -18,7 +20,7 @@ use std::path::PathBuf;
 use self::{
     calls::Calls,
     figures::{Contender, Figures, Round},
-    ground::Ground,
+    ground::{Ground, Where},
     load::Kind,
 };
 use crate::output::{self, Format};
@@ -44,6 +46,7 @@ enum Only {
 #[command(after_help = "\
 Examples:
   kai bench e2e                                      everything on the embedded cluster
+  kai bench e2e --kube-scheduler P                   with kube-scheduler beside it
   kai bench e2e --only whole gang -o json            two figures, for programs
   cargo xtask real up                                a real API server, in another terminal; then
   kai bench e2e --kubeconfig F --kube-scheduler P    the same there, with kube-scheduler beside it
@@ -68,8 +71,11 @@ pub struct Options {
     /// A real API server that simulated nodes are to join. It must be empty: nodes, pods, namespaces and webhooks are taken away.
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// A kube-scheduler to be measured beside it, on a real API server.
-    #[arg(long, value_name = "PATH", requires = "kubeconfig")]
+    /// Let everybody call the embedded API server as a function, as the parts of `kai up` do, instead of connecting to it.
+    #[arg(long, conflicts_with = "kubeconfig")]
+    in_process: bool,
+    /// A kube-scheduler to be measured beside it.
+    #[arg(long, value_name = "PATH", conflicts_with = "in_process")]
     kube_scheduler: Option<PathBuf>,
     /// Only these figures.
     #[arg(long, value_enum, num_args = 1..)]
@@ -80,6 +86,14 @@ pub struct Options {
 }
 
 impl Options {
+    fn place(&self) -> Where {
+        match &self.kubeconfig {
+            Some(path) => Where::Real(path.clone()),
+            None if self.in_process => Where::InProcess,
+            None => Where::Embedded,
+        }
+    }
+
     fn wants(&self, what: Only) -> bool {
         self.only.is_empty() || self.only.contains(&what)
     }
@@ -92,12 +106,13 @@ impl Options {
 
 /// Runs the benchmark.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let mut figures = Figures::new(options.kubeconfig.is_none(), options.rounds);
+    let mut figures = Figures::new(options.place(), options.rounds);
     if options.wants(Only::Whole) {
         let mut contenders = vec![
             Contender::BindLoop { at_once: 1 },
             Contender::BindLoop { at_once: 32 },
-            Contender::BindAsTheyCome,
+            Contender::BindAsTheyCome { at_once: 1 },
+            Contender::BindAsTheyCome { at_once: 32 },
             Contender::Kai,
             Contender::KaiLater,
         ];
@@ -142,7 +157,7 @@ async fn measure(
             if round == 0 && *contender != Contender::Kai && options.kubeconfig.is_none() {
                 continue;
             }
-            let ground = Ground::start(options.kubeconfig.as_deref(), nodes).await?;
+            let ground = Ground::start(&options.place(), nodes).await?;
             let outcome = ground.round(contender, kind, pods, counting.as_ref(), round).await;
             ground.clear().await?;
             let outcome = outcome?;

@@ -7,7 +7,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Binding, Pod};
 use kube::{Api, Client, api::PostParams, core::Status};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     GPUS,
@@ -57,18 +57,35 @@ pub async fn bind_loop(
     Ok(Turn { asked, bound, took })
 }
 
-/// Binds pods one after the other as a watch shows them: a scheduler without a decision.
-pub async fn bind_as_they_come(client: &Client, namespace: &str, nodes: &[String], count: u32) -> anyhow::Result<Turn> {
+/// Binds pods as a watch shows them, so many at once: a scheduler without a decision.
+pub async fn bind_as_they_come(
+    client: &Client,
+    namespace: &str,
+    nodes: &[String],
+    count: u32,
+    at_once: usize,
+) -> anyhow::Result<Turn> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut bound = Sightings::of_bound(client, namespace).await?;
     let mut waiting = Sightings::begin(client, namespace, "spec.nodeName%3D").await?;
     let begin = Instant::now();
     let create = load::create(client, namespace, Kind::Whole, count, SCHEDULER);
+    let nodes: Arc<[String]> = nodes.into();
     let bind_all = async {
+        let mut binding = JoinSet::new();
         for _ in 0..count {
             let (name, _) = waiting.next().await?;
             let number = name.trim_start_matches("pod-").parse().context("the number of a pod")?;
-            bind(&pods, namespace, nodes, number).await?;
+            let (pods, nodes, namespace) = (pods.clone(), Arc::clone(&nodes), namespace.to_owned());
+            binding.spawn(async move { bind(&pods, &namespace, &nodes, number).await });
+            if binding.len() >= at_once
+                && let Some(done) = binding.join_next().await
+            {
+                done??;
+            }
+        }
+        while let Some(done) = binding.join_next().await {
+            done??;
         }
         Ok(())
     };

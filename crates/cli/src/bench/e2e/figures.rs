@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 
-use super::weight::Weights;
+use super::{ground::Where, weight::Weights};
 use crate::bench::core::measure::Spread;
 
 /// Who binds.
@@ -16,7 +16,10 @@ pub enum Contender {
         at_once: usize,
     },
     /// A loop over pods as they are created.
-    BindAsTheyCome,
+    BindAsTheyCome {
+        /// Requests at the same time.
+        at_once: usize,
+    },
     /// The control plane, with pods that are created meanwhile.
     Kai,
     /// The control plane whose scheduler starts when the pods and their groups are there.
@@ -29,8 +32,9 @@ impl std::fmt::Display for Contender {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::BindLoop { at_once: 1 } => formatter.write_str("only binds, pods are there"),
-            Self::BindLoop { at_once } => write!(formatter, "only binds, {at_once} at once"),
-            Self::BindAsTheyCome => formatter.write_str("only binds, as pods come"),
+            Self::BindLoop { at_once } => write!(formatter, "the same, {at_once} at once"),
+            Self::BindAsTheyCome { at_once: 1 } => formatter.write_str("only binds, as pods come"),
+            Self::BindAsTheyCome { at_once } => write!(formatter, "as pods come, {at_once} at once"),
             Self::Kai => formatter.write_str("kai"),
             Self::KaiLater => formatter.write_str("kai, pods are there"),
             Self::KubeScheduler(_) => formatter.write_str("kube-scheduler"),
@@ -87,8 +91,8 @@ pub type Rounds = Vec<(Contender, Vec<Round>)>;
 
 /// Everything.
 pub struct Figures {
-    /// Whether the API server is the embedded one.
-    pub embedded: bool,
+    /// On which API server, and how it was reached.
+    pub place: Where,
     /// Rounds of each.
     pub rounds: u32,
     /// Whole GPUs.
@@ -107,9 +111,9 @@ pub struct Figures {
 
 impl Figures {
     /// Nothing measured yet.
-    pub fn new(embedded: bool, rounds: u32) -> Self {
+    pub fn new(place: Where, rounds: u32) -> Self {
         Self {
-            embedded,
+            place,
             rounds,
             whole: Vec::new(),
             calls: Vec::new(),

@@ -1,6 +1,14 @@
-//! The cluster of a turn: embedded and new each time, or a real API server that simulated nodes join and leave again.
+//! The cluster of a turn: an embedded API server, new each time, or a real one; simulated nodes join it and leave again.
+//!
+//! Everybody reaches it in the same way: through a socket, or, where that is asked for, by calling the embedded server as a function.
 
-use std::{net::TcpListener, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use k8s_openapi::api::{
@@ -33,6 +41,7 @@ use super::{
     figures::{Contender, Round, latencies},
     load::{self, Kind, Sightings},
     rival,
+    server::Server,
 };
 use crate::{
     bench::core::measure::processor_time,
@@ -49,50 +58,79 @@ const EVENT_LOG: usize = 1;
 pub struct Ground {
     client: Client,
     names: Vec<String>,
+    /// For whoever connects; none where everybody is in this process.
+    kubeconfig: Option<PathBuf>,
     place: Place,
 }
 
+/// Where a cluster is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// The embedded API server in a process of its own.
+    Embedded,
+    /// The embedded API server, called as a function.
+    InProcess,
+    /// A real API server that this kubeconfig leads to.
+    Real(PathBuf),
+}
+
 enum Place {
-    Embedded(Box<Lab>),
-    Real { kubeconfig: std::path::PathBuf, nodes: Box<Nodes> },
+    InProcess(Box<Lab>),
+    /// Nodes that joined an API server, and that server if it is only there for this turn.
+    Joined(Box<Nodes>, Option<Server>),
 }
 
 impl Ground {
     /// Starts it and waits until its nodes are there.
-    pub async fn start(kubeconfig: Option<&Path>, nodes: u32) -> anyhow::Result<Self> {
+    pub async fn start(place: &Where, nodes: u32) -> anyhow::Result<Self> {
         let fleet = fleet(nodes)?;
         let names: Vec<String> = fleet.nodes.iter().map(|node| node.name.clone()).collect();
         let programs = Arc::new(InProcessPrograms::default());
-        let (client, place) = match kubeconfig {
-            None => {
+        let (client, kubeconfig, place) = match place {
+            Where::InProcess => {
                 let mut options = LabOptions::new(fleet, Clock::real());
                 options.event_log = EVENT_LOG;
                 options.programs = Some(programs.clone());
                 let lab = Lab::start(options);
                 lab.ready().await;
-                (lab.client(), Place::Embedded(Box::new(lab)))
+                (lab.client(), None, Place::InProcess(Box::new(lab)))
             }
-            Some(path) => {
-                let client = kai_kit::client::connect(Some(path)).await?;
-                let (recorder, cancel) = (Recorder::new(EVENT_LOG), CancellationToken::new());
-                let own = kai_kit::client::connect(Some(path)).await?;
-                let mut options = NodesOptions::new(own, fleet, Clock::real(), recorder, cancel);
-                options.programs = Some(programs.clone());
-                let nodes = Nodes::start(options);
-                nodes.registered().await;
-                (client, Place::Real { kubeconfig: path.to_owned(), nodes: Box::new(nodes) })
+            Where::Embedded => {
+                let server = Server::start().await?;
+                let path = server.kubeconfig().to_owned();
+                let (client, nodes) = join(&path, fleet, programs.clone()).await?;
+                (client, Some(path), Place::Joined(Box::new(nodes), Some(server)))
+            }
+            Where::Real(path) => {
+                let (client, nodes) = join(path, fleet, programs.clone()).await?;
+                (client, Some(path.clone()), Place::Joined(Box::new(nodes), None))
             }
         };
         programs.connect(client.clone());
-        let ground = Self { client, names, place };
+        let ground = Self { client, names, kubeconfig, place };
         install::install(&ground.client).await?;
         ground
             .wait_for("all nodes to be ready", async |client| {
                 let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
-                Ok(nodes.iter().filter(|node| is_ready(node)).count() >= ground.names.len())
+                let ready: BTreeSet<&str> = nodes
+                    .iter()
+                    .filter(|node| is_ready(node))
+                    .filter_map(|node| node.metadata.name.as_deref())
+                    .collect();
+                Ok(ground.names.iter().all(|name| ready.contains(name.as_str())))
             })
             .await?;
         Ok(ground)
+    }
+
+    /// A way to it.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// How others reach it; none where everybody is in this process.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
     }
 
     /// One turn of a contender.
@@ -109,7 +147,9 @@ impl Ground {
         let mut processor = processor_time();
         let done = match contender {
             Contender::BindLoop { at_once } => ceiling::bind_loop(client, &namespace, names, pods, *at_once).await?,
-            Contender::BindAsTheyCome => ceiling::bind_as_they_come(client, &namespace, names, pods).await?,
+            Contender::BindAsTheyCome { at_once } => {
+                ceiling::bind_as_they_come(client, &namespace, names, pods, *at_once).await?
+            }
             Contender::Kai => {
                 let control_plane = self.control_plane(&Part::ALL, counting).await?;
                 processor = processor_time();
@@ -138,9 +178,7 @@ impl Ground {
                 ceiling::Turn { asked, bound, took: last.duration_since(begin) }
             }
             Contender::KubeScheduler(program) => {
-                let Place::Real { kubeconfig, .. } = &self.place else {
-                    anyhow::bail!("kube-scheduler needs a real API server")
-                };
+                let kubeconfig = self.kubeconfig().context("kube-scheduler needs a socket")?;
                 let _running = rival::start(program, kubeconfig).await?;
                 // Its first pod is not timed: until then it may be starting.
                 let first = self.namespace(contender, kind, u32::MAX).await?;
@@ -158,16 +196,16 @@ impl Ground {
         let mut settings = Settings::new(namespaces::KAI);
         let mut clients = std::collections::BTreeMap::new();
         for part in Part::ALL {
-            let client = match &self.place {
-                Place::Embedded(lab) => client_for(lab.router()),
-                Place::Real { kubeconfig, .. } => kai_kit::client::connect(Some(kubeconfig)).await?,
+            let client = match (&self.place, &self.kubeconfig) {
+                (Place::InProcess(lab), _) => client_for(lab.router()),
+                (_, kubeconfig) => kai_kit::client::connect(kubeconfig.as_deref()).await?,
             };
             let client = counting.map_or(client.clone(), |calls| calls.counted(client, part.component()));
             clients.insert(part, client);
         }
         match &self.place {
-            Place::Embedded(lab) => settings.embedded = Some(lab.server().clone()),
-            Place::Real { .. } => settings.serve_admission_on_loopback(free_port()?),
+            Place::InProcess(lab) => settings.embedded = Some(lab.server().clone()),
+            Place::Joined(..) => settings.serve_admission_on_loopback(free_port()?),
         }
         let other = self.client.clone();
         let client_for = move |part: Part| clients.get(&part).unwrap_or(&other).clone();
@@ -181,7 +219,7 @@ impl Ground {
     async fn namespace(&self, contender: &Contender, kind: Kind, round: u32) -> anyhow::Result<String> {
         let who = match contender {
             Contender::BindLoop { at_once } => format!("loop-{at_once}"),
-            Contender::BindAsTheyCome => "as-they-come".to_owned(),
+            Contender::BindAsTheyCome { at_once } => format!("as-they-come-{at_once}"),
             Contender::Kai => "kai".to_owned(),
             Contender::KaiLater => "kai-later".to_owned(),
             Contender::KubeScheduler(_) => "kube".to_owned(),
@@ -218,10 +256,14 @@ impl Ground {
 
     /// Ends it. A real cluster is left without pods and nodes.
     pub async fn clear(self) -> anyhow::Result<()> {
-        let Self { client, place, names } = self;
+        let Self { client, place, names, .. } = self;
         match place {
-            Place::Embedded(lab) => lab.shutdown().await,
-            Place::Real { mut nodes, .. } => {
+            Place::InProcess(lab) => lab.shutdown().await,
+            Place::Joined(mut nodes, Some(server)) => {
+                nodes.stop().await;
+                server.end().await?;
+            }
+            Place::Joined(mut nodes, None) => {
                 clear_webhooks(&client).await?;
                 clear_pods(&client).await?;
                 nodes.stop().await;
@@ -234,6 +276,17 @@ impl Ground {
         }
         Ok(())
     }
+}
+
+/// Lets simulated nodes join an API server.
+async fn join(kubeconfig: &Path, fleet: Fleet, programs: Arc<InProcessPrograms>) -> anyhow::Result<(Client, Nodes)> {
+    let client = kai_kit::client::connect(Some(kubeconfig)).await?;
+    let own = kai_kit::client::connect(Some(kubeconfig)).await?;
+    let mut options = NodesOptions::new(own, fleet, Clock::real(), Recorder::new(EVENT_LOG), CancellationToken::new());
+    options.programs = Some(programs);
+    let nodes = Nodes::start(options);
+    nodes.registered().await;
+    Ok((client, nodes))
 }
 
 /// On every namespace that is made here.
@@ -288,7 +341,7 @@ async fn clear_pods(client: &Client) -> anyhow::Result<()> {
 }
 
 /// Nodes with eight GPUs that start containers at once: what is measured is the control plane, not a simulated delay.
-pub fn fleet(nodes: u32) -> anyhow::Result<Fleet> {
+fn fleet(nodes: u32) -> anyhow::Result<Fleet> {
     let mut fleet = Fleet::parse(&format!("dgx-h100*{nodes}"))?;
     for node in &mut fleet.nodes {
         node.delays.start = Span::fixed(Duration::ZERO);

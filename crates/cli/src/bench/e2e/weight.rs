@@ -1,25 +1,16 @@
-//! What the control plane weighs: each component as a process of its own, the embedded cluster in this one, TCP between them.
+//! What the control plane weighs: each component as a process of its own, and so the API server.
 
-use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use anyhow::Context as _;
 use kai_api::names::objects;
-use kai_clock::Clock;
-use kai_lab::cluster::{Lab, LabOptions};
-use tokio::{
-    net::TcpListener,
-    process::{Child, Command},
-};
+use tokio::process::{Child, Command};
 
 use super::{
-    ground::{fleet, free_port},
+    ground::{Ground, Where, free_port},
     load::{self, Kind, Sightings},
 };
-use crate::{
-    bench::memory::resident_bytes_of,
-    control_plane::{Part, install, reservation::InProcessPrograms},
-    kubeconfig::KubeconfigFile,
-};
+use crate::{bench::memory::resident_bytes_of, control_plane::Part};
 
 /// After the last pod is bound, statuses are still being written.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -37,26 +28,12 @@ pub struct Weights {
 /// Starts the components, binds pods and weighs before and after.
 pub async fn weigh(pods: u32, nodes: u32) -> anyhow::Result<Weights> {
     anstream::eprintln!("memory: {pods} pods on {nodes} nodes, each component in a process of its own");
-    let mut options = LabOptions::new(fleet(nodes)?, Clock::real());
-    let programs = Arc::new(InProcessPrograms::default());
-    options.programs = Some(programs.clone());
-    options.event_log = 1;
-    let lab = Lab::start(options);
-    lab.ready().await;
-    let client = lab.client();
-    programs.connect(client.clone());
-    install::install(&client).await?;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("listen on a free port")?;
-    let address = listener.local_addr()?;
-    let router = lab.router();
-    let serving = tokio::spawn(async move { axum::serve(listener, router).await });
-    let folder = tempfile::tempdir().context("make a folder for the kubeconfig")?;
-    let path = folder.path().join("kubeconfig");
-    let kubeconfig = KubeconfigFile::write(&path, &format!("http://{address}"))?;
+    let ground = Ground::start(&Where::Embedded, nodes).await?;
+    let (client, path) = (ground.client().clone(), ground.kubeconfig().context("it has a socket")?);
 
     let mut children = Vec::new();
     for part in Part::ALL {
-        children.push((part.component(), start(part, &path)?));
+        children.push((part.component(), start(part, path)?));
     }
     // Bound pods prove that everybody is there.
     let probe = async {
@@ -79,9 +56,7 @@ pub async fn weigh(pods: u32, nodes: u32) -> anyhow::Result<Weights> {
     for (_, mut child) in children {
         child.wait().await?;
     }
-    drop(kubeconfig);
-    serving.abort();
-    lab.shutdown().await;
+    ground.clear().await?;
     let parts = Part::ALL.into_iter().map(Part::component).zip(before).zip(after);
     Ok(Weights { pods, nodes, parts: parts.map(|((name, before), after)| (name, before, after)).collect() })
 }
