@@ -7,8 +7,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::http::Uri;
 use kai_api::{Queue, names::groups};
-use kai_kit::{Mirror, Process, backoff::Backoff, rbac::Right};
-use kube::{Api, runtime::watcher};
+use kai_kit::{Mirror, Process, Selection, backoff::Backoff, rbac::Right};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -76,8 +75,7 @@ pub async fn serve(process: Process, options: Options, listener: TcpListener) ->
     let settings = options.settings(&process.namespace);
     let names = certificate_names(&process.namespace, &options)?;
     let queues = Mirror::<Queue>::builder().trim(|queue| queue.status = None);
-    let queues =
-        queues.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel);
+    let queues = queues.start(&process, Selection::all(), &process.cancel);
     let router = router(Rules::new(settings).with_queues(queues).counted_in(&process.metrics));
     let shown = Shown::default();
     let listener = TlsListener::new(listener, shown.clone()).map_err(Error::Tls)?;

@@ -12,7 +12,7 @@ use kai_admission::{Names, Place, Rules, Settings, configurations, router};
 use kai_api::{PodGroup, Queue, Topology};
 use kai_apiserver::{ApiServer, Options};
 use kai_clock::Clock;
-use kai_kit::Mirror;
+use kai_kit::{Mirror, Process, Selection};
 use kai_lab::client::client_for;
 use kube::{
     Api, Client,
@@ -233,11 +233,10 @@ fn queue(name: &str, parent: Option<&str>) -> Value {
 #[tokio::test]
 async fn queues_groups_and_topologies_are_judged() {
     let cluster = Cluster::start(&Settings::default()).await;
-    let health = kai_kit::Health::default();
-    let cancel = tokio_util::sync::CancellationToken::new();
     let queues = Api::<Queue>::all(cluster.client.clone());
-    let config = kube::runtime::watcher::Config::default();
-    let mirror = Mirror::<Queue>::builder().start(Api::all(cluster.client.clone()), config, &health, &cancel);
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let process = Process::new("admission", cluster.client.clone(), Clock::real(), cancel.clone(), "kai", "a");
+    let mirror = Mirror::<Queue>::builder().start(&process, Selection::all(), &cancel);
     mirror.ready().await;
     cluster.answer(router(Rules::default().with_queues(mirror.clone())));
     cluster.put(&queues, queue("top", None)).await.unwrap();

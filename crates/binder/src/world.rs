@@ -21,7 +21,7 @@ use kai_api::{
     BindRequest,
     names::{bind_phases, resource_types},
 };
-use kai_kit::{Change, Index, Key, Mirror, Process, WorkQueue, backoff::Backoff};
+use kai_kit::{Change, Index, Key, Mirror, Process, Selection, WorkQueue, backoff::Backoff};
 use kube::{Api, runtime::watcher};
 use parking_lot::Mutex;
 
@@ -131,7 +131,7 @@ impl World {
                 }
             }
         };
-        let requests = requests.hear(hear).start(Api::all(client.clone()), watcher::Config::default(), health, cancel);
+        let requests = requests.hear(hear).start(&process, Selection::all(), cancel);
 
         let mut pods = Mirror::<Pod>::builder().trim(trim_pod);
         let pods_by_node = pods.index(|pod| {
@@ -168,8 +168,8 @@ impl World {
                 }
             }
         };
-        let ours = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
-        let pods = pods.hear(hear).start(Api::all(client.clone()), ours, health, cancel);
+        let ours = Selection::of_scheduler(&options.scheduler_name);
+        let pods = pods.hear(hear).start(&process, ours, cancel);
 
         let mut reservations = Mirror::<Pod>::builder();
         let reservations_by_node = reservations.index(|pod| place(pod).map(str::to_owned).into_iter().collect());
@@ -192,7 +192,7 @@ impl World {
             }
         };
         let app = format!("app={}", settings.get().app_label);
-        let reservations = reservations.hear(hear).start_named(
+        let reservations = reservations.hear(hear).start_apart(
             "watch of reservations",
             Api::namespaced(client.clone(), &namespace),
             watcher::Config::default().labels(&app),
@@ -215,7 +215,7 @@ impl World {
             }
         };
         let nodes = Mirror::<Node>::builder().trim(trim_node).hear(hear);
-        let nodes = nodes.start(Api::all(client.clone()), watcher::Config::default(), health, cancel);
+        let nodes = nodes.start(&process, Selection::all(), cancel);
 
         Self {
             process,

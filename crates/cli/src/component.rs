@@ -141,6 +141,7 @@ async fn serve(surroundings: Surroundings, parts: &[Part], set: impl FnOnce(&mut
     settings.metrics_prefix.clone_from(&surroundings.metrics_namespace);
     set(&mut settings);
     let names: Vec<&str> = parts.iter().map(|part| part.component()).collect();
+    settings.share_watches = parts.len() > 1;
     let mut control_plane = ControlPlane::start(parts, move |_| client.clone(), Clock::real(), settings);
     anstream::eprintln!(
         "kai {} {} on Kubernetes {}, leases in namespace {}",

@@ -19,10 +19,10 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 use anyhow::Context as _;
 use kai_apiserver::ApiServer;
 use kai_clock::Clock;
-use kai_kit::{Health, Metrics, Process, rbac::Right, refusals::Refusals};
+use kai_kit::{Health, Metrics, Process, SharedWatches, rbac::Right, refusals::Refusals};
 use kube::Client;
 use tokio::{sync::mpsc, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How long a part may take to end when it is told to.
 const GOODBYE: Duration = Duration::from_secs(10);
@@ -87,6 +87,8 @@ pub struct Settings {
     pub admission: kai_admission::Options,
     /// An embedded API server that calls admission in this process; without it, admission serves over TLS.
     pub embedded: Option<ApiServer>,
+    /// Whether the parts hear of changes through the same watches, which is for parts that may read the same.
+    pub share_watches: bool,
 }
 
 impl Settings {
@@ -102,6 +104,7 @@ impl Settings {
             controllers: kai_controllers::Options::default(),
             admission: kai_admission::Options::default(),
             embedded: None,
+            share_watches: false,
         };
         settings.elect_leaders(false);
         settings
@@ -178,6 +181,9 @@ pub struct ControlPlane {
     clock: Clock,
     settings: Settings,
     running: BTreeMap<Part, Running>,
+    shared: Option<SharedWatches>,
+    /// Ends the shared watches.
+    _end_of_shared: DropGuard,
     starts: u64,
     end: mpsc::UnboundedSender<(Part, u64)>,
     ends: mpsc::UnboundedReceiver<(Part, u64)>,
@@ -193,7 +199,12 @@ impl ControlPlane {
     ) -> Self {
         let (end, ends) = mpsc::unbounded_channel();
         let (client_for, running) = (Box::new(client_for), BTreeMap::new());
-        let mut control_plane = Self { client_for, clock, settings, running, starts: 0, end, ends };
+        let cancel = CancellationToken::new();
+        // The scheduler watches everything that others do.
+        let shared = settings.share_watches.then(|| SharedWatches::new(client_for(Part::Scheduler), cancel.clone()));
+        let _end_of_shared = cancel.drop_guard();
+        let mut control_plane =
+            Self { client_for, clock, settings, running, shared, _end_of_shared, starts: 0, end, ends };
         for part in parts {
             control_plane.start_part(*part);
         }
@@ -213,6 +224,7 @@ impl ControlPlane {
         let namespace = self.settings.namespace.clone();
         let mut process = Process::new(part.component(), client, self.clock, cancel, namespace, identity);
         process.health = health;
+        process.shared = self.shared.clone();
         process.metrics = Metrics::with_prefix(&self.settings.metrics_prefix);
         let work = run(part, process.clone(), self.settings.clone());
         let farewell = Farewell { part, start: self.starts, ends: self.end.clone() };

@@ -147,6 +147,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 fn start_control_plane(lab: &Lab) -> ControlPlane {
     let mut settings = Settings::new(namespaces::KAI);
     settings.embedded = Some(lab.server().clone());
+    settings.share_watches = true;
     let router = lab.router();
     ControlPlane::start(&Part::ALL, move |_| client_for(router.clone()), lab.clock(), settings)
 }

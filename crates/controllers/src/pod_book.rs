@@ -24,20 +24,20 @@ pub struct PodBook {
 
 impl PodBook {
     /// Takes in what the watch tells. The groups for which something changed.
-    pub fn take(&mut self, news: News<Pod>) -> Vec<Key> {
+    pub fn take(&mut self, news: News<Arc<Pod>>) -> Vec<Key> {
         match news {
             News::Begin => {
                 self.listing = Some(BTreeSet::new());
                 Vec::new()
             }
             News::Listed(pod) | News::Applied(pod) => {
-                let key = Key::of(&pod);
+                let key = Key::of(pod.as_ref());
                 if let Some(seen) = &mut self.listing {
                     seen.insert(key.clone());
                 }
                 self.set(key, PodFacts::of(&pod))
             }
-            News::Deleted(pod) => self.set(Key::of(&pod), None),
+            News::Deleted(pod) => self.set(Key::of(pod.as_ref()), None),
             News::Complete => {
                 self.complete = true;
                 let seen = self.listing.take().unwrap_or_default();
@@ -146,12 +146,12 @@ mod tests {
     fn pods_that_ended_moved_or_vanished_touch_their_groups_and_the_same_again_touches_nobody() {
         let mut book = PodBook::default();
         let a = Key::new("team", "a");
-        assert_eq!(book.take(News::Applied(pod("p", "a", "Pending"))), std::slice::from_ref(&a));
-        assert!(book.take(News::Applied(pod("p", "a", "Pending"))).is_empty());
-        assert_eq!(book.take(News::Applied(pod("p", "b", "Pending"))), [a.clone(), Key::new("team", "b")]);
+        assert_eq!(book.take(News::Applied(Arc::new(pod("p", "a", "Pending")))), std::slice::from_ref(&a));
+        assert!(book.take(News::Applied(Arc::new(pod("p", "a", "Pending")))).is_empty());
+        assert_eq!(book.take(News::Applied(Arc::new(pod("p", "b", "Pending")))), [a.clone(), Key::new("team", "b")]);
         assert_eq!(book.of_group(&a).count(), 0);
-        assert_eq!(book.take(News::Applied(pod("p", "b", "Succeeded"))), [Key::new("team", "b")]);
-        book.take(News::Applied(pod("q", "a", "Running")));
+        assert_eq!(book.take(News::Applied(Arc::new(pod("p", "b", "Succeeded")))), [Key::new("team", "b")]);
+        book.take(News::Applied(Arc::new(pod("q", "a", "Running"))));
         book.take(News::Begin);
         assert_eq!(book.take(News::Complete), [a]);
         assert!(book.pods.is_empty() && book.groups.is_empty() && book.asked.is_empty());

@@ -2,15 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::{
-    core::v1::{Node, Pod},
-    resource::v1::ResourceClaim,
-    scheduling::v1::PriorityClass,
-};
-use kai_api::{PodGroup, Queue};
+use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim, scheduling::v1::PriorityClass};
+use kai_api::{PodGroup, PodGroupStatus, Queue};
 use kai_convert::{Priorities, gpu_labels::GpuLabels};
-use kai_kit::{Change, Class, Key, Lean, Mirror, Process, WorkQueue, backoff::Backoff, classify, watch};
-use kube::{Api, ResourceExt, runtime::watcher};
+use kai_kit::{Change, Class, Key, Mirror, Process, Selection, WorkQueue, backoff::Backoff, classify, watch};
+use kube::ResourceExt;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as latest;
 
@@ -127,19 +123,24 @@ fn mirror_groups(process: &Process, jobs: &WorkQueue<Job>, pause: Duration) -> M
             group.metadata.labels = None;
             group.metadata.owner_references = None;
             group.spec.sub_groups = Vec::new();
-            if let Some(status) = &mut group.status {
-                status.conditions = Vec::new();
-                status.scheduling_conditions = Vec::new();
-            }
+            group.status = counts(group);
         })
         .hear(move |change| {
-            // The scheduler writes its part of the status often; that part is not kept here.
-            let same = matches!(change, Change::Changed(old, new) if old.spec == new.spec && old.status == new.status);
+            // The scheduler writes its part of the status often.
+            let same =
+                matches!(change, Change::Changed(old, new) if old.spec == new.spec && counts(old) == counts(new));
             if !same {
                 jobs.add_after(Job::Group(Key::of(change.object().as_ref())), pause);
             }
         });
-    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+    builder.start(process, Selection::all(), &process.cancel)
+}
+
+/// The status without the scheduler's part.
+fn counts(group: &PodGroup) -> Option<PodGroupStatus> {
+    let status = group.status.as_ref()?;
+    let (conditions, scheduling_conditions) = (Vec::new(), Vec::new());
+    Some(PodGroupStatus { conditions, scheduling_conditions, ..status.clone() })
 }
 
 fn mirror_queues(process: &Process, jobs: &WorkQueue<Job>, pause: Duration) -> Mirror<Queue> {
@@ -155,7 +156,7 @@ fn mirror_queues(process: &Process, jobs: &WorkQueue<Job>, pause: Duration) -> M
             _ => jobs.add_after(Job::Tree, pause),
         }
     });
-    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+    builder.start(process, Selection::all(), &process.cancel)
 }
 
 fn mirror_nodes(
@@ -184,7 +185,7 @@ fn mirror_nodes(
         }
         jobs.add_after(Job::Node(name), NODE_PAUSE);
     });
-    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+    builder.start(process, Selection::all(), &process.cancel)
 }
 
 /// Only what tells of GPUs stays.
@@ -220,7 +221,7 @@ fn mirror_classes(
             jobs.add_after(Job::Group(Key::of(group.as_ref())), pause);
         }
     });
-    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+    builder.start(process, Selection::all(), &process.cancel)
 }
 
 fn mirror_claims(
@@ -241,7 +242,7 @@ fn mirror_claims(
                 jobs.add_after(Job::Group(group), pause);
             }
         });
-    builder.start(Api::all(process.client.clone()), watcher::Config::default(), &process.health, &process.cancel)
+    builder.start(process, Selection::all(), &process.cancel)
 }
 
 fn watch_pods(
@@ -252,8 +253,7 @@ fn watch_pods(
 ) -> latest::Receiver<bool> {
     let (complete, receiver) = latest::channel(false);
     let (jobs, book, pause) = (jobs.clone(), Arc::clone(book), options.group_pause());
-    let selected = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
-    let api: Api<Lean<Pod>> = Api::all(process.client.clone());
+    let ours = Selection::of_scheduler(&options.scheduler_name);
     let tell = move |news| {
         let (touched, listed) = {
             let mut book = book.lock();
@@ -264,7 +264,7 @@ fn watch_pods(
         }
         complete.send_if_modified(|known| std::mem::replace(known, listed) != listed);
     };
-    let (health, cancel) = (process.health.clone(), process.cancel.clone());
-    tokio::spawn(watch::run(api, selected, "watch of pods".to_owned(), health, cancel, tell));
+    let name = "watch of pods".to_owned();
+    tokio::spawn(watch::follow(process.clone(), ours, name, process.cancel.clone(), tell));
     receiver
 }

@@ -175,7 +175,7 @@ impl World {
     {
         let count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&count);
-        let tell = move |news: News<K>| {
+        let tell = move |news: News<Arc<K>>| {
             if matches!(news, News::Applied(_)) {
                 counter.fetch_add(1, Ordering::Relaxed);
             }

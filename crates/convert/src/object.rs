@@ -1,5 +1,7 @@
 //! The objects the core hears of, by kind.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::{
     core::v1 as k8s,
     resource::v1::{DeviceClass, ResourceClaim, ResourceSlice},
@@ -17,7 +19,7 @@ macro_rules! kinds {
         /// An object of a kind that matters to scheduling.
         #[derive(Clone, Debug)]
         pub enum Object {
-            $(#[doc = $doc] $kind(Box<$object>),)*
+            $(#[doc = $doc] $kind(Arc<$object>),)*
         }
 
         /// A kind that matters to scheduling.
@@ -91,8 +93,8 @@ pub struct ReadError {
     pub problem: String,
 }
 
-fn decode<T: DeserializeOwned>(value: &Value) -> Result<Box<T>, ReadError> {
-    T::deserialize(value).map(Box::new).map_err(|error| {
+fn decode<T: DeserializeOwned>(value: &Value) -> Result<Arc<T>, ReadError> {
+    T::deserialize(value).map(Arc::new).map_err(|error| {
         let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str);
         ReadError {

@@ -13,25 +13,51 @@ use crate::metrics::Metrics;
 /// The conditions of a process by name.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    conditions: Arc<Mutex<BTreeMap<String, Result<(), String>>>>,
+    conditions: Arc<Mutex<BTreeMap<String, Condition>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Condition {
+    /// It holds or does not, for this reason.
+    Is(Result<(), String>),
+    /// It is what a condition of somebody else is.
+    As(Health, String),
+}
+
+impl Condition {
+    fn state(&self) -> Result<(), String> {
+        match self {
+            Self::Is(state) => state.clone(),
+            Self::As(other, condition) => {
+                let known = other.conditions.lock().get(condition).cloned();
+                known.map_or_else(|| Err("not begun yet".to_owned()), |known| known.state())
+            }
+        }
+    }
 }
 
 impl Health {
     /// A condition does not hold, for this reason. A condition must be named before it can be missed.
     pub fn not_ready(&self, condition: &str, reason: impl Into<String>) {
-        self.conditions.lock().insert(condition.to_owned(), Err(reason.into()));
+        self.conditions.lock().insert(condition.to_owned(), Condition::Is(Err(reason.into())));
     }
 
     /// A condition holds.
     pub fn ready(&self, condition: &str) {
-        self.conditions.lock().insert(condition.to_owned(), Ok(()));
+        self.conditions.lock().insert(condition.to_owned(), Condition::Is(Ok(())));
+    }
+
+    /// From now on a condition is what one of another process is, which must not follow this one.
+    pub fn follow(&self, condition: &str, other: &Self, its_condition: &str) {
+        let followed = Condition::As(other.clone(), its_condition.to_owned());
+        self.conditions.lock().insert(condition.to_owned(), followed);
     }
 
     /// The conditions that do not hold, with their reasons.
     #[must_use]
     pub fn unmet(&self) -> Vec<(String, String)> {
         let conditions = self.conditions.lock();
-        let unmet = conditions.iter().filter_map(|(name, state)| Some((name.clone(), state.clone().err()?)));
+        let unmet = conditions.iter().filter_map(|(name, state)| Some((name.clone(), state.state().err()?)));
         unmet.collect()
     }
 
@@ -52,7 +78,7 @@ async fn readyz(State(health): State<Health>) -> (StatusCode, String) {
     let mut text = String::new();
     for (name, state) in health.conditions.lock().iter() {
         // Writing to a string cannot fail.
-        let _ = match state {
+        let _ = match state.state() {
             Ok(()) => writeln!(text, "[+] {name}"),
             Err(reason) => writeln!(text, "[-] {name}: {reason}"),
         };
@@ -78,6 +104,17 @@ mod tests {
         health.ready("cycle");
         assert_eq!(health.unmet(), [("watch of pods".to_owned(), "not listed yet".to_owned())]);
         health.ready("watch of pods");
+        assert!(health.unmet().is_empty());
+    }
+
+    #[test]
+    fn a_condition_can_be_that_of_another() {
+        let (health, other) = (Health::default(), Health::default());
+        health.follow("watch of pods", &other, "watch of all pods");
+        assert_eq!(health.unmet(), [("watch of pods".to_owned(), "not begun yet".to_owned())]);
+        other.not_ready("watch of all pods", "the server is away");
+        assert_eq!(health.unmet(), [("watch of pods".to_owned(), "the server is away".to_owned())]);
+        other.ready("watch of all pods");
         assert!(health.unmet().is_empty());
     }
 }

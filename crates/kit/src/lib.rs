@@ -21,6 +21,7 @@ mod pace;
 pub mod process;
 pub mod rbac;
 pub mod refusals;
+pub mod shared;
 pub mod watch;
 pub mod work;
 pub mod writes;
@@ -34,5 +35,7 @@ pub use self::{
     mirror::{Change, Index, Key, Mirror},
     pace::Pace,
     process::Process,
+    shared::SharedWatches,
+    watch::Selection,
     work::{Next, WorkQueue},
 };

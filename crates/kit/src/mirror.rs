@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     health::Health,
     lean::Lean,
-    watch::{self, News},
+    process::Process,
+    watch::{self, News, Selection},
 };
 
 /// Where an object is. The namespace is empty for kinds without.
@@ -157,23 +158,21 @@ where
         }
     }
 
-    /// Watches in the background until cancelled.
-    pub fn start(
-        self,
-        api: Api<Lean<K>>,
-        config: watcher::Config,
-        health: &Health,
-        cancel: &CancellationToken,
-    ) -> Mirror<K>
+    /// Watches objects of all namespaces in the background until cancelled.
+    pub fn start(self, process: &Process, selection: Selection<K>, cancel: &CancellationToken) -> Mirror<K>
     where
-        K::DynamicType: Default,
+        K: Resource<DynamicType = ()>,
     {
-        let name = format!("watch of {}", K::plural(&K::DynamicType::default()));
-        self.start_named(&name, api, config, health, cancel)
+        let name = format!("watch of {}", K::plural(&()));
+        let mirror = self.detached();
+        let feeding = mirror.clone();
+        let tell = move |news| feeding.take(news);
+        tokio::spawn(watch::follow(process.clone(), selection, name, cancel.clone(), tell));
+        mirror
     }
 
-    /// As [`Builder::start`], under another name in `health`: for a second mirror of the same kind.
-    pub fn start_named(
+    /// Watches some objects by themselves, under a name of their own in `health`.
+    pub fn start_apart(
         self,
         name: &str,
         api: Api<Lean<K>>,
@@ -234,7 +233,7 @@ where
 
     /// Takes in an object that the server answered with: newer than or equal to what the watch has told.
     pub fn saw(&self, object: K) {
-        self.apply(object);
+        self.apply(Arc::new(object));
     }
 
     /// Takes in that an object is gone, if it is still this one.
@@ -243,7 +242,7 @@ where
     }
 
     /// Takes in what a watch tells.
-    pub fn take(&self, news: News<K>) {
+    pub fn take(&self, news: News<Arc<K>>) {
         match news {
             News::Begin => self.inner.state.write().listing = Some(BTreeSet::new()),
             News::Listed(object) | News::Applied(object) => self.apply(object),
@@ -255,11 +254,13 @@ where
         }
     }
 
-    fn apply(&self, mut object: K) {
-        object.meta_mut().managed_fields = None;
-        (self.inner.trim)(&mut object);
-        let key = Key::of(&object);
-        let object = Arc::new(object);
+    fn apply(&self, mut object: Arc<K>) {
+        // What others hold too is kept as it is: a smaller copy of it would weigh more than none.
+        if let Some(object) = Arc::get_mut(&mut object) {
+            object.meta_mut().managed_fields = None;
+            (self.inner.trim)(object);
+        }
+        let key = Key::of(object.as_ref());
         let old = {
             let mut state = self.inner.state.write();
             if let Some(seen) = &mut state.listing {

@@ -7,7 +7,7 @@ use kai_clock::Clock;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::{events::Recorder, health::Health, metrics::Metrics};
+use crate::{events::Recorder, health::Health, metrics::Metrics, shared::SharedWatches};
 
 /// The surroundings of one component. Cheap to clone.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub struct Process {
     pub metrics: Metrics,
     /// Events to be written.
     pub events: Recorder,
+    /// Watches that it shares with other components of the same process.
+    pub shared: Option<SharedWatches>,
     /// The component's name, as events, leases and field managers show it.
     pub component: &'static str,
     /// The namespace of the components and their leases.
@@ -46,6 +48,7 @@ impl Process {
             events: Recorder::start(client.clone(), clock, component, cancel.clone()),
             health: Health::default(),
             metrics: Metrics::default(),
+            shared: None,
             namespace: namespace.into(),
             identity: identity.into(),
             client,

@@ -1,10 +1,12 @@
 //! A watch that never ends: lists, watches, and after any trouble does so again with growing pauses.
 //!
-//! Each event is given to a function at once and in order; nothing is kept here.
+//! Each event is given to a function at once and in order; nothing is kept here. Where the parts of a process share watches
+//! ([`crate::shared`]), the events come from there.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Resource,
     runtime::watcher::{self, Event},
@@ -12,11 +14,52 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{backoff::Backoff, health::Health, lean::Lean};
+use crate::{backoff::Backoff, health::Health, lean::Lean, process::Process};
 
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 /// A watch that was taken up again says nothing until something changes. After so long without an error it is taken to be there.
 const CALM: Duration = Duration::from_secs(15);
+
+/// Events that are handed on at once.
+const BATCH: usize = 64;
+
+/// Which objects of a kind, of all namespaces.
+pub struct Selection<K> {
+    config: watcher::Config,
+    /// The same for one object, for a watch that is shared. None: it cannot be shared.
+    wants: Option<Box<dyn Fn(&K) -> bool + Send + Sync>>,
+}
+
+impl<K> Selection<K> {
+    /// All of them.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { config: watcher::Config::default(), wants: Some(Box::new(|_| true)) }
+    }
+
+    /// Of these only those with certain labels, which may come and go.
+    #[must_use]
+    pub fn labels(self, selector: &str) -> Self {
+        if selector.is_empty() {
+            return self;
+        }
+        Self { config: self.config.labels(selector), wants: None }
+    }
+}
+
+impl Selection<Pod> {
+    /// The pods of a scheduler. No pod ever changes its scheduler.
+    #[must_use]
+    pub fn of_scheduler(name: &str) -> Self {
+        let config = watcher::Config::default().fields(&format!("spec.schedulerName={name}"));
+        let name = name.to_owned();
+        let is_its = move |pod: &Pod| {
+            let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
+            scheduler == Some(name.as_str())
+        };
+        Self { config, wants: Some(Box::new(is_its)) }
+    }
+}
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
@@ -33,6 +76,33 @@ pub enum News<K> {
     Deleted(K),
 }
 
+/// Watches until cancelled, together with other parts of the process if watches are shared. `name` is the condition in its health.
+pub async fn follow<K>(
+    process: Process,
+    selection: Selection<K>,
+    name: String,
+    cancel: CancellationToken,
+    mut tell: impl FnMut(News<Arc<K>>),
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let Selection { config, wants } = selection;
+    let (Some(shared), Some(wants)) = (&process.shared, wants) else {
+        return run(Api::all(process.client.clone()), config, name, process.health, cancel, tell).await;
+    };
+    let (condition, mut news) = shared.listen(wants);
+    process.health.follow(&name, shared.health(), &condition);
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            count = news.recv_many(&mut batch, BATCH) => if count == 0 { return },
+        }
+        batch.drain(..).for_each(&mut tell);
+    }
+}
+
 /// Watches until cancelled. `name` is the condition in `health`: it holds from the first complete list on, while the watch answers.
 pub async fn run<K>(
     api: Api<Lean<K>>,
@@ -40,7 +110,7 @@ pub async fn run<K>(
     name: String,
     health: Health,
     cancel: CancellationToken,
-    mut tell: impl FnMut(News<K>),
+    mut tell: impl FnMut(News<Arc<K>>),
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -69,10 +139,10 @@ pub async fn run<K>(
                 let listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
                 tell(match event {
                     Event::Init => News::Begin,
-                    Event::InitApply(object) => News::Listed(object.0),
+                    Event::InitApply(object) => News::Listed(Arc::new(object.0)),
                     Event::InitDone => News::Complete,
-                    Event::Apply(object) => News::Applied(object.0),
-                    Event::Delete(object) => News::Deleted(object.0),
+                    Event::Apply(object) => News::Applied(Arc::new(object.0)),
+                    Event::Delete(object) => News::Deleted(Arc::new(object.0)),
                 });
                 if listed {
                     health.ready(&name);

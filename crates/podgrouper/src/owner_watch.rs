@@ -40,7 +40,7 @@ where
     let api: Api<Lean<PartialObjectMeta<K>>> = Api::all(process.client.clone());
     let name = format!("watch of {}", K::plural(&()));
     let owners = Arc::clone(owners);
-    let tell = move |news: News<PartialObjectMeta<K>>| match news {
+    let tell = move |news: News<Arc<PartialObjectMeta<K>>>| match news {
         News::Begin | News::Complete => {}
         News::Listed(object) | News::Applied(object) => {
             owners.changed(&K::api_version(&()), &K::kind(&()), &object.metadata);

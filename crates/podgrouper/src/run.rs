@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use kai_api::PodGroup;
 use kai_kit::{
-    Change, Key, Mirror, Pace, Process, WorkQueue,
+    Change, Key, Mirror, Pace, Process, Selection, WorkQueue,
     backoff::Backoff,
     events::Kind,
     lease::{self, Times},
@@ -62,17 +62,13 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
     let queue = WorkQueue::new(PAUSES);
     let turnstile = Turnstile::new(queue.clone());
     let owners = Arc::new(Owners::new(process.client.clone(), turnstile.clone(), queue.clone(), numbers.clone()));
-    let health = &process.health;
-    let client = &process.client;
 
     let mut builder = Mirror::<Pod>::builder().trim(trim);
     let pods_by_group = builder.index(|pod| {
         let namespace = pod.namespace().unwrap_or_default();
         kai_api::named_group(pod).map(|group| Key::new(namespace, group).to_string()).into_iter().collect()
     });
-    let config = watcher::Config::default().fields(&format!("spec.schedulerName={}", options.scheduler_name));
-    let config =
-        if options.pod_label_selector.is_empty() { config } else { config.labels(&options.pod_label_selector) };
+    let ours = Selection::of_scheduler(&options.scheduler_name).labels(&options.pod_label_selector);
     let pace: Arc<Mutex<Pace>> = Arc::default();
     let hear = {
         let (queue, owners, pace) = (queue.clone(), Arc::clone(&owners), Arc::clone(&pace));
@@ -83,7 +79,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
             hear_pod(change, &queue, &owners);
         }
     };
-    let pods = builder.hear(hear).start(Api::all(client.clone()), config, health, &cancel);
+    let pods = builder.hear(hear).start(process, ours, &cancel);
 
     let all_again = {
         let (pods, queue) = (pods.clone(), queue.clone());
@@ -101,18 +97,18 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         }
     };
     let groups = Mirror::<PodGroup>::builder().trim(|group| group.status = None).hear(hear);
-    let groups = groups.start(Api::all(client.clone()), watcher::Config::default(), health, &cancel);
+    let groups = groups.start(process, Selection::all(), &cancel);
     let again = all_again.clone();
     let classes = Mirror::<PriorityClass>::builder().hear(move |change| {
         if !matches!(change, Change::Changed(..)) {
             again();
         }
     });
-    let classes = classes.start(Api::all(client.clone()), watcher::Config::default(), health, &cancel);
+    let classes = classes.start(process, Selection::all(), &cancel);
     let namespaces = (!selector.is_empty()).then(|| {
         let again = all_again.clone();
         let builder = Mirror::<Namespace>::builder().hear(move |_| again());
-        (builder.start(Api::all(client.clone()), watcher::Config::default(), health, &cancel), selector)
+        (builder.start(process, Selection::all(), &cancel), selector)
     });
     let (defaults, maps) = watch_defaults(process, &options, &cancel, all_again);
     owner_watch::start(process, &owners, &cancel);
@@ -221,7 +217,8 @@ fn watch_defaults(
     };
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let api = Api::namespaced(process.client.clone(), namespace);
-    let maps = Mirror::<ConfigMap>::builder().hear(hear).start(api, config, &process.health, cancel);
+    let maps = Mirror::<ConfigMap>::builder().hear(hear);
+    let maps = maps.start_apart("watch of the defaults", api, config, &process.health, cancel);
     (defaults, Some(maps))
 }
 

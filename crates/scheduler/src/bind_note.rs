@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -43,7 +44,7 @@ pub(crate) struct BindNote {
 #[derive(Debug)]
 pub(crate) struct Unconfirmed {
     /// The request, as the model knows it.
-    pub(crate) request: Box<BindRequest>,
+    pub(crate) request: Arc<BindRequest>,
     /// What the watch last told of this name.
     pub(crate) heard: Option<Heard>,
     /// The uid of the pod, once it is bound without a request: then this is only kept until the watch shows the pod in its place.
@@ -54,7 +55,7 @@ pub(crate) struct Unconfirmed {
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// This is there.
-    There(Box<BindRequest>),
+    There(Arc<BindRequest>),
     /// The one with this uid is gone.
     Gone(Option<String>),
 }
@@ -128,11 +129,11 @@ impl Binds {
 
     /// A request that failed and does not say when to try again, as KAI's do: its node is put off for a time that grows with the
     /// failures there, counted over all requests of the pod.
-    pub(crate) fn put_off(&self, request: &mut BindRequest, now: Time) {
+    pub(crate) fn put_off(&self, request: &mut Arc<BindRequest>, now: Time) {
         let enough = request.spec.backoff_limit;
         let (handed_on, node) = (attempts_of(request), request.spec.selected_node.clone().unwrap_or_default());
         let (key, uid) = (key_of(&request.metadata), request.metadata.uid.clone());
-        let Some(status) = &mut request.status else { return };
+        let Some(status) = &request.status else { return };
         let failures = status.failed_attempts.unwrap_or(0);
         let failed =
             status.phase.as_deref() == Some(bind_phases::FAILED) && enough.is_none_or(|limit| failures >= limit);
@@ -144,6 +145,7 @@ impl Binds {
         let all = handed_on.get(&node).copied().unwrap_or(0).saturating_add(failures.max(1));
         let pause = PUT_OFF.after(u32::try_from(all).unwrap_or(1));
         let until = veto.map_or_else(|| now.0 + i64::try_from(pause.as_millis()).unwrap_or(0), |veto| veto.until);
+        let Some(status) = &mut Arc::make_mut(request).status else { return };
         status.failed_attempts = Some(all);
         status.error_class = Some(bind_errors::REFUSED.to_owned());
         status.next_retry = Timestamp::from_millisecond(until).ok().map(meta::Time);

@@ -1,5 +1,7 @@
 //! What the one task that owns the model is told.
 
+use std::sync::Arc;
+
 use kai_api::{Config, SchedulingShard};
 use kai_convert::{Kind, Object};
 use kai_kit::watch::News;
@@ -18,21 +20,21 @@ pub(crate) enum Change {
         /// Of which kind.
         kind: Kind,
         /// What.
-        news: News<Box<Object>>,
+        news: News<Object>,
     },
     /// The watch of shards told something.
     Shard {
         /// Which set of watches.
         epoch: u64,
         /// What.
-        news: News<Box<SchedulingShard>>,
+        news: News<Arc<SchedulingShard>>,
     },
     /// The watch of the Config told something.
     Config {
         /// Which set of watches.
         epoch: u64,
         /// What.
-        news: News<Box<Config>>,
+        news: News<Arc<Config>>,
     },
     /// Somebody asks in which order groups wait.
     Asked(oneshot::Sender<JobOrder>),

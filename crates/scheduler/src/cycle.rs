@@ -160,7 +160,7 @@ impl Scheduler {
             let previous = failed.map(|known| known.uid.clone());
             let Some(pod) = self.model.notes.pod_reference(key) else { continue };
             let direct = self.direct(key, &request).filter(|_| crowded);
-            self.model.decide(key, Box::new(request.object.clone()));
+            self.model.decide(key, Arc::new(request.object.clone()));
             self.no_longer_waits(key);
             let bind = bind::Bind { key: key.clone(), request, previous, direct, pod };
             let latency = self.metrics.bind.clone();

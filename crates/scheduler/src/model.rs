@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io::BufWriter,
+    sync::Arc,
 };
 
 use jiff::Timestamp;
@@ -125,7 +126,7 @@ impl Model {
     }
 
     /// Takes what a watch told.
-    pub(crate) fn take(&mut self, kind: Kind, news: News<Box<Object>>) {
+    pub(crate) fn take(&mut self, kind: Kind, news: News<Object>) {
         match news {
             News::Begin => {
                 self.listing.insert(kind, self.names.get(&kind).cloned().unwrap_or_default());
@@ -134,7 +135,7 @@ impl Model {
                 if let Some(open) = self.listing.get_mut(&kind) {
                     open.remove(&name_of(&object));
                 }
-                self.apply(*object);
+                self.apply(object);
             }
             News::Complete => {
                 for (namespace, name) in self.listing.remove(&kind).unwrap_or_default() {
@@ -144,10 +145,10 @@ impl Model {
                     self.first_list(kind);
                 }
             }
-            News::Applied(object) => self.apply(*object),
+            News::Applied(object) => self.apply(object),
             News::Deleted(object) => {
                 let (namespace, name) = name_of(&object);
-                if let Object::BindRequest(request) = &*object {
+                if let Object::BindRequest(request) = &object {
                     let key = format!("{namespace}/{name}");
                     if let Some(unconfirmed) = self.binds.unconfirmed.get_mut(&key) {
                         unconfirmed.heard = Some(Heard::Gone(request.metadata.uid.clone()));
@@ -195,7 +196,7 @@ impl Model {
     }
 
     /// Takes the news that a pod that was to be evicted stays. What was read may be older than what the watch told since.
-    pub(crate) fn stays(&mut self, pod: Box<Pod>) -> Stays {
+    pub(crate) fn stays(&mut self, pod: Arc<Pod>) -> Stays {
         let key = key_of(&pod.metadata);
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let known = self.notes.pods.get(key.as_str()).filter(|known| *known.uid == uid);
@@ -227,7 +228,7 @@ impl Model {
                 "nextRetry": Timestamp::from_millisecond(veto.until).unwrap_or_default().to_string()}});
         if let Ok(request) = serde_json::from_value::<kai_api::BindRequest>(request) {
             self.binds.keep(&request, None);
-            let deltas = self.converter.apply(&Object::BindRequest(Box::new(request)));
+            let deltas = self.converter.apply(&Object::BindRequest(Arc::new(request)));
             self.feed(deltas);
         }
     }
@@ -302,14 +303,14 @@ impl Model {
     }
 
     /// Puts a decision into the model before it is written.
-    pub(crate) fn decide(&mut self, key: &str, request: Box<kai_api::BindRequest>) {
+    pub(crate) fn decide(&mut self, key: &str, request: Arc<kai_api::BindRequest>) {
         let deltas = self.converter.apply(&Object::BindRequest(request.clone()));
         self.binds.unconfirmed.insert(key.to_owned(), Unconfirmed { request, heard: None, placed: None });
         self.feed(deltas);
     }
 
     /// Takes what is there after a decision was written, or that nothing is.
-    pub(crate) fn confirm(&mut self, key: &str, found: Option<Box<kai_api::BindRequest>>) {
+    pub(crate) fn confirm(&mut self, key: &str, found: Option<Arc<kai_api::BindRequest>>) {
         let Some(unconfirmed) = self.binds.unconfirmed.remove(key) else { return };
         let version = |request: &kai_api::BindRequest| version_of(&request.metadata);
         let latest = match (found, unconfirmed.heard) {

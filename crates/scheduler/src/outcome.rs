@@ -1,5 +1,7 @@
 //! What came of writes.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Pod;
 use kai_api::BindRequest;
 use kai_convert::{GroupNote, Veto};
@@ -19,7 +21,7 @@ pub(crate) enum Outcome {
         /// Its uid.
         uid: String,
         /// The pod, if it stays.
-        stays: Option<Box<Pod>>,
+        stays: Option<Arc<Pod>>,
     },
     /// Notes were to be written on a group.
     Noted {
@@ -43,7 +45,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) enum Bound {
     /// This request: the one that was to be made, or one that somebody else made first.
-    There(Box<BindRequest>),
+    There(Arc<BindRequest>),
     /// None.
     Missing,
     /// None, and the server will not take one.

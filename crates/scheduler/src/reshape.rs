@@ -1,6 +1,6 @@
 //! Flags that change as what the scheduler sees objects: nodes by the labels of their role, queues without their hierarchy.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 use kai_api::{Queue, QueueResource, QueueResources, names::annotations};
@@ -46,21 +46,21 @@ impl Shape {
         let amount = || Some(QueueResource { quota: -1.0, limit: -1.0, over_quota_weight: 1.0 });
         let mut root = Queue::new(FLAT, kai_api::QueueSpec::default());
         root.spec.resources = Some(QueueResources { gpu: amount(), cpu: amount(), memory: amount() });
-        self.flat.then(|| Object::Queue(Box::new(root)))
+        self.flat.then(|| Object::Queue(Arc::new(root)))
     }
 }
 
-fn flatten(mut queue: Box<Queue>) -> Option<Box<Queue>> {
+fn flatten(mut queue: Arc<Queue>) -> Option<Arc<Queue>> {
     queue.spec.parent_queue.as_ref().filter(|parent| !parent.is_empty())?;
-    queue.spec.parent_queue = Some(FLAT.to_owned());
+    Arc::make_mut(&mut queue).spec.parent_queue = Some(FLAT.to_owned());
     Some(queue)
 }
 
 /// A node without the label of GPU workers has no GPUs, one without any is no worker.
-fn work(mut node: Box<Node>, roles: &Roles) -> Option<Box<Node>> {
+fn work(mut node: Arc<Node>, roles: &Roles) -> Option<Arc<Node>> {
     let has = |label: &str| node.labels().contains_key(label);
     let (cpu, gpu) = (has(&roles.cpu), has(&roles.gpu));
-    if !gpu && let Some(status) = &mut node.status {
+    if !gpu && let Some(status) = &mut Arc::make_mut(&mut node).status {
         let strip = |amounts: &mut Option<BTreeMap<String, _>>| {
             if let Some(amounts) = amounts {
                 amounts.retain(|name, _| !is_device(name));
@@ -89,10 +89,10 @@ fn wants_devices(pod: &Pod) -> bool {
 }
 
 /// The pod with the label of its kind of workers among what it requires of nodes.
-fn restrict(mut pod: Box<Pod>, roles: &Roles) -> Box<Pod> {
+fn restrict(mut pod: Arc<Pod>, roles: &Roles) -> Arc<Pod> {
     let label = if wants_devices(&pod) { &roles.gpu } else { &roles.cpu };
     let must = NodeSelectorRequirement { key: label.clone(), operator: "Exists".to_owned(), values: None };
-    if let Some(spec) = &mut pod.spec {
+    if let Some(spec) = &mut Arc::make_mut(&mut pod).spec {
         let affinity = spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
         let required = affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default();
         if required.node_selector_terms.is_empty() {
@@ -125,7 +125,9 @@ mod tests {
         };
         assert!(see(&shape, &node(json!({}))).is_none());
         let gpus = |labels: Value| match see(&shape, &node(labels)) {
-            Some(Object::Node(node)) => node.status.unwrap().allocatable.unwrap().contains_key("nvidia.com/gpu"),
+            Some(Object::Node(node)) => {
+                node.status.as_ref().unwrap().allocatable.as_ref().unwrap().contains_key("nvidia.com/gpu")
+            }
             _ => panic!("no node"),
         };
         assert!(gpus(json!({"gpu": ""})) && !gpus(json!({"cpu": ""})));
@@ -135,7 +137,7 @@ mod tests {
                 let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "d"},
                 "spec": {"containers": [container]}});
                 match see(&shape, &pod) {
-                Some(Object::Pod(pod)) => json!(pod).pointer(
+                Some(Object::Pod(pod)) => json!(*pod).pointer(
                     "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0\
                      /matchExpressions/0/key",
                 ).cloned(),
@@ -157,7 +159,7 @@ mod tests {
         };
         assert!(see(&shape, &queue(None)).is_none());
         let parent = |object: Option<Object>| match object {
-            Some(Object::Queue(queue)) => queue.spec.parent_queue,
+            Some(Object::Queue(queue)) => queue.spec.parent_queue.clone(),
             _ => None,
         };
         assert_eq!(parent(see(&shape, &queue(Some("department")))).as_deref(), Some("default"));

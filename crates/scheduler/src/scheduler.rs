@@ -363,12 +363,12 @@ impl Scheduler {
         }
     }
 
-    fn take_shard(&mut self, news: News<Box<SchedulingShard>>) {
+    fn take_shard(&mut self, news: News<Arc<SchedulingShard>>) {
         let shards = &mut self.found.shards;
         match news {
             News::Begin => shards.clear(),
             News::Listed(shard) | News::Applied(shard) => {
-                shards.insert(shard.metadata.name.clone().unwrap_or_default(), *shard);
+                shards.insert(shard.metadata.name.clone().unwrap_or_default(), Arc::unwrap_or_clone(shard));
             }
             News::Deleted(shard) => drop(shards.remove(shard.metadata.name.as_deref().unwrap_or_default())),
             News::Complete => self.shards_listed = true,
@@ -376,12 +376,12 @@ impl Scheduler {
         self.conclude();
     }
 
-    fn take_config(&mut self, news: News<Box<Config>>) {
+    fn take_config(&mut self, news: News<Arc<Config>>) {
         match news {
             News::Begin => self.found.config = None,
             News::Listed(config) | News::Applied(config) => {
                 if config.metadata.name.as_deref() == Some(objects::CONFIG) {
-                    self.found.config = Some(*config);
+                    self.found.config = Some(Arc::unwrap_or_clone(config));
                 }
             }
             News::Deleted(config) => {

@@ -2,7 +2,7 @@
 //!
 //! Kinds that a cluster need not serve are looked for once a minute; while they are not there they count as listed and empty.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kai_api::{Config, SchedulingShard};
 use kai_convert::{Kind, Object};
 use kai_kit::{
-    Class, Lean, Process, classify,
+    Class, Lean, Process, Selection, classify,
     errors::message,
     watch::{self, News},
 };
@@ -72,47 +72,45 @@ pub(crate) struct Watches<'a> {
 impl Watches<'_> {
     /// Starts all watches.
     pub(crate) fn start(&mut self) {
-        self.watch::<k8s::Node>(Kind::Node, |node| Object::Node(Box::new(node)));
-        self.watch::<k8s::Pod>(Kind::Pod, |pod| Object::Pod(Box::new(pod)));
+        self.watch::<k8s::Node>(Kind::Node, Object::Node);
+        self.watch::<k8s::Pod>(Kind::Pod, Object::Pod);
         self.watch::<PartialObjectMeta<k8s::ConfigMap>>(Kind::ConfigMap, |map| {
-            Object::ConfigMap(Box::new(k8s::ConfigMap { metadata: bare(map.metadata), ..k8s::ConfigMap::default() }))
+            Object::ConfigMap(Arc::new(k8s::ConfigMap { metadata: bare(&map.metadata), ..k8s::ConfigMap::default() }))
         });
         self.watch::<PartialObjectMeta<k8s::Namespace>>(Kind::Namespace, |space| {
-            Object::Namespace(Box::new(k8s::Namespace { metadata: space.metadata, ..k8s::Namespace::default() }))
+            Object::Namespace(Arc::new(k8s::Namespace {
+                metadata: space.metadata.clone(),
+                ..k8s::Namespace::default()
+            }))
         });
-        self.watch::<k8s::PersistentVolumeClaim>(Kind::PersistentVolumeClaim, |claim| {
-            Object::PersistentVolumeClaim(Box::new(claim))
-        });
-        self.watch::<k8s::PersistentVolume>(Kind::PersistentVolume, |volume| {
-            Object::PersistentVolume(Box::new(volume))
-        });
-        self.watch::<StorageClass>(Kind::StorageClass, |class| Object::StorageClass(Box::new(class)));
-        self.watch::<PriorityClass>(Kind::PriorityClass, |class| Object::PriorityClass(Box::new(class)));
-        self.watch::<kai_api::Queue>(Kind::Queue, |queue| Object::Queue(Box::new(queue)));
-        self.watch::<kai_api::PodGroup>(Kind::PodGroup, |group| Object::PodGroup(Box::new(group)));
-        self.watch::<kai_api::BindRequest>(Kind::BindRequest, |request| Object::BindRequest(Box::new(request)));
-        self.optional::<kai_api::Topology>(Kind::Topology, |topology| Object::Topology(Box::new(topology)));
-        self.optional::<ResourceClaim>(Kind::ResourceClaim, |claim| Object::ResourceClaim(Box::new(claim)));
-        self.optional::<ResourceSlice>(Kind::ResourceSlice, |slice| Object::ResourceSlice(Box::new(slice)));
-        self.optional::<DeviceClass>(Kind::DeviceClass, |class| Object::DeviceClass(Box::new(class)));
+        self.watch::<k8s::PersistentVolumeClaim>(Kind::PersistentVolumeClaim, Object::PersistentVolumeClaim);
+        self.watch::<k8s::PersistentVolume>(Kind::PersistentVolume, Object::PersistentVolume);
+        self.watch::<StorageClass>(Kind::StorageClass, Object::StorageClass);
+        self.watch::<PriorityClass>(Kind::PriorityClass, Object::PriorityClass);
+        self.watch::<kai_api::Queue>(Kind::Queue, Object::Queue);
+        self.watch::<kai_api::PodGroup>(Kind::PodGroup, Object::PodGroup);
+        self.watch::<kai_api::BindRequest>(Kind::BindRequest, Object::BindRequest);
+        self.optional::<kai_api::Topology>(Kind::Topology, Object::Topology);
+        self.optional::<ResourceClaim>(Kind::ResourceClaim, Object::ResourceClaim);
+        self.optional::<ResourceSlice>(Kind::ResourceSlice, Object::ResourceSlice);
+        self.optional::<DeviceClass>(Kind::DeviceClass, Object::DeviceClass);
         self.zones();
         self.shards();
         self.configs();
     }
 
     /// Watches a kind that every cluster has.
-    fn watch<K>(&mut self, kind: Kind, wrap: fn(K) -> Object)
+    fn watch<K>(&mut self, kind: Kind, wrap: fn(Arc<K>) -> Object)
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let tell = self.teller(kind, move |object| Some(wrap(object)));
-        let api: Api<Lean<K>> = Api::all(self.process.client.clone());
-        let (health, cancel) = (self.process.health.clone(), self.cancel.clone());
-        self.tasks.spawn(watch::run(api, watcher::Config::default(), name(kind), health, cancel, tell));
+        let (process, cancel) = (self.process.clone(), self.cancel.clone());
+        self.tasks.spawn(watch::follow(process, Selection::all(), name(kind), cancel, tell));
     }
 
     /// Watches a kind that may not be served.
-    fn optional<K>(&mut self, kind: Kind, wrap: fn(K) -> Object)
+    fn optional<K>(&mut self, kind: Kind, wrap: fn(Arc<K>) -> Object)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -124,8 +122,8 @@ impl Watches<'_> {
 
     fn zones(&mut self) {
         let kind = Kind::NodeResourceTopology;
-        let tell = self.teller(kind, |object: DynamicObject| {
-            serde_json::to_value(object).ok().and_then(|value| Object::read(&value).ok().flatten())
+        let tell = self.teller(kind, |object: Arc<DynamicObject>| {
+            serde_json::to_value(object.as_ref()).ok().and_then(|value| Object::read(&value).ok().flatten())
         });
         let gvk = GroupVersionKind::gvk("topology.node.k8s.io", "v1alpha2", "NodeResourceTopology");
         let resource = ApiResource::from_gvk_with_plural(&gvk, "noderesourcetopologies");
@@ -136,10 +134,8 @@ impl Watches<'_> {
 
     fn shards(&mut self) {
         let (epoch, changes) = (self.epoch, self.changes.clone());
-        let tell = move |news: News<SchedulingShard>| {
-            if let Some(news) = map(news, |shard| Some(Box::new(shard))) {
-                let _ = changes.send(Change::Shard { epoch, news });
-            }
+        let tell = move |news: News<Arc<SchedulingShard>>| {
+            let _ = changes.send(Change::Shard { epoch, news });
         };
         let api: Api<Lean<SchedulingShard>> = Api::all(self.process.client.clone());
         let name = "watch of SchedulingShard".to_owned();
@@ -149,10 +145,8 @@ impl Watches<'_> {
 
     fn configs(&mut self) {
         let (epoch, changes) = (self.epoch, self.changes.clone());
-        let tell = move |news: News<Config>| {
-            if let Some(news) = map(news, |config| Some(Box::new(config))) {
-                let _ = changes.send(Change::Config { epoch, news });
-            }
+        let tell = move |news: News<Arc<Config>>| {
+            let _ = changes.send(Change::Config { epoch, news });
         };
         let api: Api<Lean<Config>> = Api::all(self.process.client.clone());
         let name = "watch of Config".to_owned();
@@ -163,11 +157,11 @@ impl Watches<'_> {
     fn teller<K>(
         &self,
         kind: Kind,
-        wrap: impl Fn(K) -> Option<Object> + Send + 'static,
-    ) -> impl FnMut(News<K>) + Send + 'static {
+        wrap: impl Fn(Arc<K>) -> Option<Object> + Send + 'static,
+    ) -> impl FnMut(News<Arc<K>>) + Send + 'static {
         let (epoch, changes) = (self.epoch, self.changes.clone());
         move |news| {
-            if let Some(news) = map(news, |one| wrap(one).map(Box::new)) {
+            if let Some(news) = map(news, &wrap) {
                 // Nobody listens any more when the process ends.
                 let _ = changes.send(Change::Watched { epoch, kind, news });
             }
@@ -191,8 +185,9 @@ fn name(kind: Kind) -> String {
 }
 
 /// Metadata without what nobody asks for.
-fn bare(metadata: ObjectMeta) -> ObjectMeta {
-    ObjectMeta { name: metadata.name, namespace: metadata.namespace, uid: metadata.uid, ..ObjectMeta::default() }
+fn bare(metadata: &ObjectMeta) -> ObjectMeta {
+    let ObjectMeta { name, namespace, uid, .. } = metadata.clone();
+    ObjectMeta { name, namespace, uid, ..ObjectMeta::default() }
 }
 
 /// A watch of a kind that may come and go.
@@ -203,7 +198,7 @@ struct Served {
 }
 
 impl Served {
-    async fn follow<K>(self, api: Api<Lean<K>>, mut tell: impl FnMut(News<K>) + Send + 'static)
+    async fn follow<K>(self, api: Api<Lean<K>>, mut tell: impl FnMut(News<Arc<K>>) + Send + 'static)
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -230,7 +225,7 @@ impl Served {
     }
 
     /// Watches until the kind is no longer served.
-    async fn while_served<K>(&self, api: &Api<Lean<K>>, tell: &mut (impl FnMut(News<K>) + Send))
+    async fn while_served<K>(&self, api: &Api<Lean<K>>, tell: &mut (impl FnMut(News<Arc<K>>) + Send))
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {

@@ -8,11 +8,10 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, 
 use kai_admission::{Options, Place, Rules, configurations, registration::Names, router};
 use kai_api::Queue;
 use kai_apiserver::ApiServer;
-use kai_kit::{Mirror, Process};
+use kai_kit::{Mirror, Process, Selection};
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{Patch, PatchParams},
-    runtime::watcher,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -21,12 +20,7 @@ const CONDITION: &str = "webhooks";
 /// Registers the rules with the server and keeps them there until the end of the process.
 pub async fn run(process: Process, options: Options, server: &ApiServer) -> anyhow::Result<()> {
     process.health.not_ready(CONDITION, "not registered yet");
-    let queues = Mirror::<Queue>::builder().start(
-        Api::all(process.client.clone()),
-        watcher::Config::default(),
-        &process.health,
-        &process.cancel,
-    );
+    let queues = Mirror::<Queue>::builder().start(&process, Selection::all(), &process.cancel);
     tokio::select! {
         () = queues.ready() => {}
         () = process.cancel.cancelled() => return Ok(()),

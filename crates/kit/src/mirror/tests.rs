@@ -35,8 +35,8 @@ fn setting() -> (Mirror<ConfigMap>, Index, Arc<Mutex<Vec<String>>>) {
 fn what_was_written_is_known_before_the_watch_tells_and_is_told_once() {
     let (mirror, color, heard) = setting();
     mirror.saw(map("a", "1", 5, "red"));
-    mirror.take(News::Applied(map("a", "1", 5, "red")));
-    mirror.take(News::Applied(map("a", "1", 4, "blue")));
+    mirror.take(News::Applied(Arc::new(map("a", "1", 5, "red"))));
+    mirror.take(News::Applied(Arc::new(map("a", "1", 4, "blue"))));
     assert_eq!(mirror.find(color, "red").len(), 1);
     assert_eq!(*heard.lock().unwrap(), ["added a"]);
 }
@@ -58,7 +58,7 @@ fn what_a_new_list_does_not_have_is_gone_but_not_what_was_written_meanwhile() {
     mirror.saw(map("old", "1", 1, "red"));
     mirror.saw(map("stays", "2", 2, "red"));
     mirror.take(News::Begin);
-    mirror.take(News::Listed(map("stays", "2", 2, "red")));
+    mirror.take(News::Listed(Arc::new(map("stays", "2", 2, "red"))));
     mirror.saw(map("written", "3", 9, "red"));
     mirror.take(News::Complete);
     let names: Vec<String> = mirror.all().iter().map(|map| map.name_any()).collect();
@@ -70,8 +70,8 @@ fn what_a_new_list_does_not_have_is_gone_but_not_what_was_written_meanwhile() {
 fn the_same_name_with_another_uid_is_another_object() {
     let (mirror, _, heard) = setting();
     mirror.saw(map("a", "1", 1, "red"));
-    mirror.take(News::Applied(map("a", "2", 7, "red")));
-    mirror.take(News::Deleted(map("a", "1", 6, "red")));
+    mirror.take(News::Applied(Arc::new(map("a", "2", 7, "red"))));
+    mirror.take(News::Deleted(Arc::new(map("a", "1", 6, "red"))));
     assert_eq!(mirror.len(), 1);
     assert_eq!(*heard.lock().unwrap(), ["added a", "removed a", "added a"]);
 }

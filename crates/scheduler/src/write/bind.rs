@@ -1,6 +1,6 @@
 //! A BindRequest per placed pod.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kai_api::{
@@ -134,7 +134,7 @@ impl Attempt<'_> {
         }
         while *self.around.leads.borrow() && begun.elapsed() < INSIST {
             match writes::create(self.api, self.around.process.component, &self.bind.request.object).await {
-                Ok(made) => return Bound::There(Box::new(made)),
+                Ok(made) => return Bound::There(Arc::new(made)),
                 Err(error) => match classify(&error) {
                     Class::Exists => match self.api.get_opt(self.name()).await {
                         Ok(Some(found)) if self.is_in_the_way(&found) => {
@@ -142,7 +142,7 @@ impl Attempt<'_> {
                             let _ = self.delete(&uid).await;
                         }
                         // Ours, and the answer was lost; or another scheduler's, which counts as much.
-                        Ok(Some(found)) => return Bound::There(Box::new(found)),
+                        Ok(Some(found)) => return Bound::There(Arc::new(found)),
                         Ok(None) | Err(_) => {}
                     },
                     Class::Refused => {
@@ -167,7 +167,7 @@ impl Attempt<'_> {
         let mut failures = 0;
         loop {
             match self.api.get_opt(self.name()).await {
-                Ok(Some(found)) => return Bound::There(Box::new(found)),
+                Ok(Some(found)) => return Bound::There(Arc::new(found)),
                 Ok(None) => return Bound::Missing,
                 Err(error) if classify(&error) == Class::Refused => return Bound::Missing,
                 Err(_) => failures += 1,

@@ -1,7 +1,7 @@
 //! A delete per victim, by uid: a pod of the same name that came later is never hit. Who took its place is told first, so that a victim
 //! knows it even if this process dies with the delete.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kai_kit::{Class, classify, errors::message, events::Kind};
@@ -105,7 +105,7 @@ async fn find_out(around: &Surroundings, api: &Api<Pod>, name: &str, uid: String
             Ok(found) => {
                 let same =
                     |pod: &Pod| pod.metadata.uid.as_ref() == Some(&uid) && pod.metadata.deletion_timestamp.is_none();
-                let stays = found.filter(same).map(Box::new);
+                let stays = found.filter(same).map(Arc::new);
                 return Outcome::Evicted { uid, stays };
             }
             Err(_) => failures += 1,

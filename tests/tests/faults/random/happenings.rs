@@ -59,7 +59,10 @@ impl Drama {
         let nodes: Vec<String> = fleet.nodes.iter().map(|node| node.name.clone()).collect();
         // In every other drama two pods are a crowd: the scheduler binds whatever needs no preparation itself, and groups are made late.
         let crowded = seed.is_multiple_of(2);
+        // In half of each kind the parts share their watches, as in `kai all`.
+        let shares = matches!(seed % 4, 0 | 3);
         let change = |settings: &mut Settings| {
+            settings.share_watches = shares;
             settings.scheduler.direct_binds_from = usize::from(crowded);
             settings.pod_grouper.put_off_from = if crowded { 2 } else { 0 };
             settings.scheduler.record = std::env::var_os("KAI_FAULT_RECORD").map(Into::into);

@@ -194,6 +194,7 @@ impl Ground {
     /// Components as `kai all` runs them, ready for work.
     async fn control_plane(&self, parts: &[Part], counting: Option<&Calls>) -> anyhow::Result<ControlPlane> {
         let mut settings = Settings::new(namespaces::KAI);
+        settings.share_watches = true;
         let mut clients = std::collections::BTreeMap::new();
         for part in Part::ALL {
             let client = match (&self.place, &self.kubeconfig) {

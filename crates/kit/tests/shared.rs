@@ -1,0 +1,179 @@
+//! Watches that several parts share, on the embedded API server in virtual time, beside watches of their own.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kai_apiserver::{ApiServer, Options};
+use kai_clock::Clock;
+use kai_kit::{Mirror, Process, Selection, SharedWatches};
+use kai_lab::client::client_for;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    client::Body,
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+struct Setting {
+    clock: Clock,
+    client: Client,
+    shared: SharedWatches,
+    /// Lists and watches that the shared client asked for.
+    asked: Arc<AtomicUsize>,
+    /// Ends the shared watches.
+    cancel: CancellationToken,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
+        let server = ApiServer::start(Options::new(clock));
+        let client = client_for(server.router());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (counter, inner) = (Arc::clone(&asked), client.clone());
+        let counting = tower::service_fn(move |request: http::Request<Body>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let inner = inner.clone();
+            async move { inner.send(request).await }.boxed()
+        });
+        let cancel = CancellationToken::new();
+        let shared = SharedWatches::new(Client::new(counting, "default"), cancel.clone());
+        Self { clock, client, shared, asked, cancel }
+    }
+
+    /// A component; with `shared`, one that shares its watches.
+    fn process(&self, shared: bool) -> Process {
+        let cancel = CancellationToken::new();
+        let mut process = Process::new("test", self.client.clone(), self.clock, cancel, "kai", "test");
+        process.shared = shared.then(|| self.shared.clone());
+        process
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn create(&self, name: &str, scheduler: &str) {
+        let pod = json!({"metadata": {"name": name}, "spec": {"schedulerName": scheduler,
+            "containers": [{"name": "c", "image": "i"}]}});
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+
+    async fn label(&self, name: &str, value: u32) {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"turn": value.to_string()}}}));
+        self.pods().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+}
+
+fn mirror(process: &Process, selection: Selection<Pod>) -> Mirror<Pod> {
+    Mirror::builder().start(process, selection, &process.cancel)
+}
+
+fn names(mirror: &Mirror<Pod>) -> Vec<String> {
+    mirror.all().iter().map(|pod| pod.name_any()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_that_start_together_share_one_list_and_one_watch_and_each_object() {
+    let setting = Setting::new();
+    setting.create("ours", "kai-scheduler").await;
+    setting.create("theirs", "default-scheduler").await;
+    let (one, other) = (setting.process(true), setting.process(true));
+    let all = mirror(&one, Selection::all());
+    let ours = mirror(&other, Selection::of_scheduler("kai-scheduler"));
+    all.ready().await;
+    ours.ready().await;
+    assert_eq!((names(&all), names(&ours)), (vec!["ours".to_owned(), "theirs".to_owned()], vec!["ours".to_owned()]));
+    setting.create("new", "kai-scheduler").await;
+    setting.delete("ours").await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((names(&all), names(&ours)), (vec!["new".to_owned(), "theirs".to_owned()], vec!["new".to_owned()]));
+    assert!(Arc::ptr_eq(&ours.all()[0], &all.all()[0]), "each has its own copy");
+    assert!(one.health.unmet().is_empty() && other.health.unmet().is_empty());
+    assert_eq!(setting.asked.load(Ordering::Relaxed), 2, "a list and a watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_later_hears_of_everything_and_others_hear_of_nothing_twice() {
+    let setting = Setting::new();
+    let first = setting.process(true);
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    let early = Mirror::<Pod>::builder().hear(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let early = early.start(&first, Selection::all(), &first.cancel);
+    early.ready().await;
+    setting.create("a", "kai-scheduler").await;
+    sleep(Duration::from_secs(1)).await;
+    let second = setting.process(true);
+    let late = mirror(&second, Selection::all());
+    late.ready().await;
+    assert_eq!((names(&late), heard.load(Ordering::Relaxed)), (vec!["a".to_owned()], 1));
+    // One that ends does not end the others.
+    first.cancel.cancel();
+    setting.create("b", "kai-scheduler").await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((names(&late), names(&early)), (vec!["a".to_owned(), "b".to_owned()], vec!["a".to_owned()]));
+    setting.cancel.cancel();
+    setting.create("c", "kai-scheduler").await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(&late), ["a", "b"]);
+}
+
+/// The slow and obvious twin of a shared watch is one of one's own.
+#[tokio::test(start_paused = true)]
+async fn a_shared_watch_shows_what_an_own_one_shows_whoever_comes_and_goes() {
+    for seed in 0..20 {
+        let setting = Setting::new();
+        let mut random = StdRng::seed_from_u64(seed);
+        let own = setting.process(false);
+        let own = mirror(&own, Selection::of_scheduler("kai-scheduler"));
+        let mut sharing: Vec<(Process, Mirror<Pod>)> = Vec::new();
+        let mut there: Vec<String> = Vec::new();
+        for turn in 0..60 {
+            match random.random_range(0..10) {
+                0 => {
+                    let process = setting.process(true);
+                    let shown = mirror(&process, Selection::of_scheduler("kai-scheduler"));
+                    sharing.push((process, shown));
+                }
+                1 if !sharing.is_empty() => {
+                    let index = random.random_range(0..sharing.len());
+                    sharing.remove(index).0.cancel.cancel();
+                }
+                2..4 if !there.is_empty() => {
+                    let index = random.random_range(0..there.len());
+                    setting.delete(&there.remove(index)).await;
+                }
+                4..6 if !there.is_empty() => setting.label(&there[0], turn).await,
+                6 => sleep(Duration::from_millis(random.random_range(0..40))).await,
+                other => {
+                    let name = format!("pod-{turn}");
+                    setting.create(&name, if other == 7 { "default-scheduler" } else { "kai-scheduler" }).await;
+                    there.push(name);
+                }
+            }
+        }
+        sleep(Duration::from_secs(1)).await;
+        for (_, shown) in &sharing {
+            assert_eq!(shown.all(), own.all(), "seed {seed}");
+        }
+        setting.cancel.cancel();
+    }
+}
