@@ -22,7 +22,7 @@ use kai_clock::Clock;
 use kai_kit::{Health, Metrics, Process, SharedWatches, rbac::Right, refusals::Refusals};
 use kube::Client;
 use tokio::{sync::mpsc, task::JoinHandle};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 /// How long a part may take to end when it is told to.
 const GOODBYE: Duration = Duration::from_secs(10);
@@ -183,7 +183,7 @@ pub struct ControlPlane {
     running: BTreeMap<Part, Running>,
     shared: Option<SharedWatches>,
     /// Ends the shared watches.
-    _end_of_shared: DropGuard,
+    end_of_shared: CancellationToken,
     starts: u64,
     end: mpsc::UnboundedSender<(Part, u64)>,
     ends: mpsc::UnboundedReceiver<(Part, u64)>,
@@ -199,12 +199,12 @@ impl ControlPlane {
     ) -> Self {
         let (end, ends) = mpsc::unbounded_channel();
         let (client_for, running) = (Box::new(client_for), BTreeMap::new());
-        let cancel = CancellationToken::new();
+        let end_of_shared = CancellationToken::new();
         // The scheduler watches everything that others do.
-        let shared = settings.share_watches.then(|| SharedWatches::new(client_for(Part::Scheduler), cancel.clone()));
-        let _end_of_shared = cancel.drop_guard();
+        let shared =
+            settings.share_watches.then(|| SharedWatches::new(client_for(Part::Scheduler), end_of_shared.clone()));
         let mut control_plane =
-            Self { client_for, clock, settings, running, shared, _end_of_shared, starts: 0, end, ends };
+            Self { client_for, clock, settings, running, shared, end_of_shared, starts: 0, end, ends };
         for part in parts {
             control_plane.start_part(*part);
         }
@@ -224,7 +224,7 @@ impl ControlPlane {
         let namespace = self.settings.namespace.clone();
         let mut process = Process::new(part.component(), client, self.clock, cancel, namespace, identity);
         process.health = health;
-        process.shared = self.shared.clone();
+        process.shared.clone_from(&self.shared);
         process.metrics = Metrics::with_prefix(&self.settings.metrics_prefix);
         let work = run(part, process.clone(), self.settings.clone());
         let farewell = Farewell { part, start: self.starts, ends: self.end.clone() };
@@ -343,6 +343,7 @@ impl Drop for ControlPlane {
         for part in Part::ALL {
             self.kill(part);
         }
+        self.end_of_shared.cancel();
     }
 }
 

@@ -40,6 +40,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub use self::search::{SearchEnd, Searched};
 use self::{
     order::{ServingOrder, View, WaitingList},
     ranking::Ranking,
@@ -63,6 +64,8 @@ use crate::{
 pub enum Step {
     /// Shares are divided, orders made.
     Prepared,
+    /// A search for victims, whether it found any or not.
+    Searched(Searched),
     /// An action.
     Done(Action),
 }
@@ -79,8 +82,10 @@ pub fn plan(cluster: &mut Cluster, now: Time, policy: &Policy) -> Plan {
 /// The same, with every step told to `watch`.
 pub fn plan_watched(cluster: &mut Cluster, now: Time, policy: &Policy, watch: Watch<'_>) -> Plan {
     cluster.settle();
+    let mut watch = |step: Step, plan: &Plan| watch(step, plan);
     let mut cycle = Cycle::prepare(cluster, now, policy);
-    watch(Step::Prepared, &cycle.plan);
+    cycle.watch = Some(&mut watch);
+    cycle.tell(Step::Prepared);
     for action in &policy.actions {
         match action {
             Action::Allocate => cycle.allocate(),
@@ -89,7 +94,7 @@ pub fn plan_watched(cluster: &mut Cluster, now: Time, policy: &Policy, watch: Wa
             Action::Preempt => cycle.preempt(),
             Action::StaleGangEviction => cycle.evict_stale_gangs(),
         }
-        watch(Step::Done(*action), &cycle.plan);
+        cycle.tell(Step::Done(*action));
     }
     cycle.report()
 }
@@ -138,6 +143,8 @@ pub struct Memory {
 
 /// A cycle under way.
 struct Cycle<'a> {
+    /// Who wants to know of each step.
+    watch: Option<Watch<'a>>,
     cluster: &'a mut Cluster,
     policy: &'a Policy,
     now: Time,
@@ -170,6 +177,14 @@ struct Cycle<'a> {
     free_gpus: Option<(Bookmark, i128)>,
 }
 
+impl Cycle<'_> {
+    fn tell(&mut self, step: Step) {
+        if let Some(watch) = &mut self.watch {
+            watch(step, &self.plan);
+        }
+    }
+}
+
 impl<'a> Cycle<'a> {
     fn prepare(cluster: &'a mut Cluster, now: Time, policy: &'a Policy) -> Self {
         if cluster.memory.policy.as_ref() != Some(policy) {
@@ -182,6 +197,7 @@ impl<'a> Cycle<'a> {
         let memories = cluster.gpu_memories();
         let lasting = cluster.queues.iter().map(|queue| queue.sum.allocated).collect();
         let mut cycle = Self {
+            watch: None,
             lasting,
             costly: FxHashSet::default(),
             total: cluster.capacity(),

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, runtime::watcher};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::{
@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     health::Health,
     lean::Lean,
-    watch::{self, News},
+    watch::{self, News, Wants},
 };
 
 /// Parts start one shortly after the other: one list is for all of them.
@@ -57,10 +57,7 @@ impl SharedWatches {
 
     /// What the watch of a kind tells about the objects that are wanted, beginning with a list. The name of its condition in
     /// [`SharedWatches::health`] comes with it.
-    pub(crate) fn listen<K>(
-        &self,
-        wants: impl Fn(&K) -> bool + Send + 'static,
-    ) -> (String, UnboundedReceiver<News<Arc<K>>>)
+    pub(crate) fn listen<K>(&self, wants: Wants<K>) -> (String, UnboundedReceiver<News<Arc<K>>>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
@@ -73,7 +70,7 @@ impl SharedWatches {
             kind
         });
         if let Ok(kind) = Arc::clone(known).downcast::<SharedKind<K>>() {
-            kind.listeners.lock().push(Listener { wants: Box::new(wants), tell, has_begun: false });
+            kind.listeners.lock().push(Listener { wants, tell, has_begun: false });
             kind.again.notify_one();
         }
         (name, hear)
@@ -88,7 +85,7 @@ struct SharedKind<K> {
 }
 
 struct Listener<K> {
-    wants: Box<dyn Fn(&K) -> bool + Send>,
+    wants: Wants<K>,
     tell: UnboundedSender<News<Arc<K>>>,
     /// Whether it has heard the beginning of a list. Before that nothing makes sense to it.
     has_begun: bool,
@@ -114,7 +111,8 @@ where
             // The watch that ran until now is dropped: its successor begins with a list.
             let api: Api<Lean<K>> = Api::all(shared.client.clone());
             let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
-            let watch = watch::run(api, Default::default(), name.clone(), health, cancel, |news| self.spread(&news));
+            let watch =
+                watch::run(api, watcher::Config::default(), name.clone(), health, cancel, |news| self.spread(&news));
             tokio::select! {
                 () = watch => return,
                 () = self.again.notified() => self.again.notify_one(),

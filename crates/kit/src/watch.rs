@@ -23,11 +23,14 @@ const CALM: Duration = Duration::from_secs(15);
 /// Events that are handed on at once.
 const BATCH: usize = 64;
 
+/// Says of an object whether it is wanted.
+pub(crate) type Wants<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
+
 /// Which objects of a kind, of all namespaces.
 pub struct Selection<K> {
     config: watcher::Config,
     /// The same for one object, for a watch that is shared. None: it cannot be shared.
-    wants: Option<Box<dyn Fn(&K) -> bool + Send + Sync>>,
+    wants: Option<Wants<K>>,
 }
 
 impl<K> Selection<K> {

@@ -1,5 +1,7 @@
 //! What is measured. Names are KAI's; the registry adds the prefix `kai_`.
 
+mod searches;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -10,7 +12,7 @@ use std::{
 use kai_convert::policy::action_name;
 use kai_core::{
     amounts::share,
-    cycle::Step,
+    cycle::{Searched, Step},
     ids::PodId,
     plan::{Decision, Plan, Stats},
     policy::Action,
@@ -21,6 +23,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
+use self::searches::Searches;
 use crate::model::Model;
 
 /// A gauge of numbers with decimals.
@@ -78,6 +81,9 @@ pub(crate) struct Watched {
     prepared: Duration,
     actions: BTreeMap<Action, Seen>,
     placed: BTreeMap<PodId, Action>,
+    /// When the last step or search ended.
+    searched: Instant,
+    searches: Vec<(Searched, Duration)>,
 }
 
 /// What was seen of an action.
@@ -99,15 +105,23 @@ impl Watched {
             prepared: Duration::ZERO,
             actions: BTreeMap::new(),
             placed: BTreeMap::new(),
+            searched: Instant::now(),
+            searches: Vec::new(),
         }
     }
 
     /// A step ended.
     pub(crate) fn see(&mut self, step: Step, plan: &Plan) {
         let now = Instant::now();
+        let since = std::mem::replace(&mut self.searched, now);
+        if let Step::Searched(searched) = step {
+            self.searches.push((searched, now.duration_since(since)));
+            return;
+        }
         let took = now.duration_since(self.last);
         self.last = now;
         match step {
+            Step::Searched(_) => {}
             Step::Prepared => self.prepared = took,
             Step::Done(action) => {
                 let seen = self.actions.entry(action).or_default();
@@ -154,6 +168,8 @@ pub(crate) struct Metrics {
     simulated: Family<ByAction, Count>,
     /// Which action's searches were ended before they began, because nothing could come of them?
     filtered: Family<ByAction, Count>,
+    /// What came of searches for victims?
+    found: Searches,
     /// Whose pods were evicted, by which action?
     evicted: Family<ByGroup, Counter>,
     /// How often did deciding fail?
@@ -181,6 +197,7 @@ impl Metrics {
             acted_on: Family::default(),
             simulated: Family::default(),
             filtered: Family::default(),
+            found: Searches::default(),
             evicted: Family::default(),
             panics: Counter::default(),
             cycles: Counter::default(),
@@ -204,6 +221,7 @@ impl Metrics {
             registry.register("podgroups_acted_on_by_action", "Groups that were taken up", own.acted_on);
             registry.register("scenarios_simulation_by_action", "Scenarios that were tried out", own.simulated);
             registry.register("scenarios_filtered_by_action", "Searches that ended before they began", own.filtered);
+            own.found.register(registry);
             registry.register("pod_group_evicted_pods", "Pods that were evicted", own.evicted);
             registry.register("scheduling_panics", "Times that deciding failed", own.panics);
             registry.register("scheduling_cycles", "Cycles", own.cycles);
@@ -245,6 +263,9 @@ impl Metrics {
                 }
                 _ => {}
             }
+        }
+        for (searched, took) in &watched.searches {
+            self.found.count(searched, *took);
         }
         for (action, seen) in &watched.actions {
             let labels = ByAction { action: action_name(*action) };

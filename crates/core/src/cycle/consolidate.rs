@@ -39,7 +39,7 @@ impl Cycle<'_> {
             None
         };
         if let Some(refusal) = refusal {
-            self.plan.stats.searches_refused += 1;
+            self.refuse_search(Action::Consolidation);
             return Err(vec![(refusal, 1)]);
         }
         let queues: Vec<QueueId> =

@@ -30,7 +30,7 @@ impl Cycle<'_> {
             return Err(vec![(VictimRefusal::AboveQuota, 1)]);
         }
         if !self.has_lower_priority(group) {
-            self.plan.stats.searches_refused += 1;
+            self.refuse_search(Action::Preempt);
             return Err(vec![(VictimRefusal::NoCandidates, 1)]);
         }
         let search = Search {

@@ -60,11 +60,11 @@ impl Cycle<'_> {
             .filter(|queue| self.may_give(reclaimer, *queue, request))
             .collect();
         if queues.is_empty() {
-            self.plan.stats.searches_refused += 1;
+            self.refuse_search(Action::Reclaim);
             return refuse(VictimRefusal::QueueWithinShare);
         }
         if !self.enough_to_take(group, reclaimer, request, &queues) {
-            self.plan.stats.searches_refused += 1;
+            self.refuse_search(Action::Reclaim);
             return refuse(VictimRefusal::TooLittleToTake);
         }
         Ok(queues)

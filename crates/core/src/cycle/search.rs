@@ -23,7 +23,7 @@ use rustc_hash::FxHashSet;
 use crate::{
     cluster::status::Status,
     cycle::{
-        Cycle,
+        Cycle, Step,
         order::ServingOrder,
         room::{Movers, Room},
         scenario::Outcome,
@@ -49,6 +49,32 @@ const PATIENCE: u32 = 64;
 
 /// What was refused, and how often.
 pub type Refusals = Vec<(VictimRefusal, u32)>;
+
+/// A search that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Searched {
+    /// By which rule.
+    pub action: Action,
+    /// How it ended.
+    pub end: SearchEnd,
+    /// Scenarios that were played.
+    pub played: u32,
+    /// Scenarios that made room and were refused by the rules.
+    pub refused: u32,
+    /// Scenarios that came up again and were not played again.
+    pub repeated: u32,
+}
+
+/// How a search for victims ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchEnd {
+    /// With victims.
+    Found,
+    /// Without.
+    InVain,
+    /// Before it began: something that is necessary was missing.
+    NotBegun,
+}
 
 /// A search for one group.
 pub struct Search<'s> {
@@ -82,31 +108,53 @@ impl Cycle<'_> {
         self.plan.stats.searches += 1;
         let mut attempt = Attempt::default();
         let movers = if search.action == Action::Consolidation { Movers::MustStay } else { Movers::MayGo };
-        let mut room = Room::new(self, search.steps, movers);
+        let room = Room::new(self, search.steps, movers);
         if let Some(refusal) = self.hopeless(search, &room) {
-            self.plan.stats.searches_refused += 1;
+            self.refuse_search(search.action);
             return Err(vec![(refusal, 1)]);
         }
+        let found = self.find_victims(search, rules, &mut attempt, room, movers);
+        let Attempt { plays: played, unfair: refused, repeated, refusals, .. } = attempt;
+        let end = if found.is_some() { SearchEnd::Found } else { SearchEnd::InVain };
+        self.tell(Step::Searched(Searched { action: search.action, end, played, refused, repeated }));
+        found.ok_or(refusals)
+    }
+
+    /// Counts a search that need not begin.
+    pub(super) fn refuse_search(&mut self, action: Action) {
+        self.plan.stats.searches_refused += 1;
+        let end = SearchEnd::NotBegun;
+        self.tell(Step::Searched(Searched { action, end, played: 0, refused: 0, repeated: 0 }));
+    }
+
+    fn find_victims(
+        &mut self,
+        search: &Search,
+        rules: &mut dyn Rules,
+        attempt: &mut Attempt,
+        mut room: Room,
+        movers: Movers,
+    ) -> Option<Outcome> {
         let promises = if search.action == Action::Reclaim { Promises::First } else { Promises::InTurn };
         let mut order = self.taking_order(search.queues, promises);
         let mut next_look = 0;
         let enough = room.is_enough();
         let start = self.cluster.checkpoint();
-        if let Some(outcome) = self.survey(search, rules, &mut attempt, &mut order, movers) {
-            return Ok(outcome);
+        if let Some(outcome) = self.survey(search, rules, attempt, &mut order, movers) {
+            return Some(outcome);
         }
-        while let Some(batch) = self.next_batch(search, rules, &mut attempt, &mut order) {
+        while let Some(batch) = self.next_batch(search, rules, attempt, &mut order) {
             room.add(self, &batch);
             attempt.taken.push(batch);
             if attempt.taken.len() < next_look || !room.may_fit() {
                 continue;
             }
-            if let Some(outcome) = self.look(search, rules, &mut attempt, &room, &mut order) {
-                return self.prefer_one_node(search, rules, &attempt, start, outcome).ok_or(attempt.refusals);
+            if let Some(outcome) = self.look(search, rules, attempt, &room, &mut order) {
+                return self.prefer_one_node(search, rules, attempt, start, outcome);
             }
             if attempt.hope == Hope::None {
                 count(&mut attempt.refusals, VictimRefusal::NoRoom);
-                return Err(attempt.refusals);
+                return None;
             }
             attempt.looks += 1;
             if attempt.looks > PATIENCE {
@@ -116,16 +164,16 @@ impl Cycle<'_> {
         if attempt.taken.is_empty() {
             count(&mut attempt.refusals, VictimRefusal::NoCandidates);
         } else if room.may_fit() {
-            let found = self.look(search, rules, &mut attempt, &room, &mut order);
-            if let Some(outcome) = found.or_else(|| self.look_everywhere(search, rules, &mut attempt)) {
-                return Ok(outcome);
+            let found = self.look(search, rules, attempt, &room, &mut order);
+            if let Some(outcome) = found.or_else(|| self.look_everywhere(search, rules, attempt)) {
+                return Some(outcome);
             }
         } else {
             count(&mut attempt.refusals, VictimRefusal::NoRoom);
         }
         // Where all candidates must stay, or have moved in this cycle already, what is free may do all the same.
         let spared = enough && !(attempt.taken.is_empty() && self.cluster.leaving.is_empty());
-        spared.then(|| self.spare_all(search, rules)).flatten().ok_or(attempt.refusals)
+        spared.then(|| self.spare_all(search, rules)).flatten()
     }
 
     /// The next batch in the order of taking.
@@ -234,7 +282,11 @@ impl Cycle<'_> {
         attempt: &mut Attempt,
         chosen: &[usize],
     ) -> Option<Outcome> {
-        if chosen.is_empty() || !attempt.is_new(chosen) {
+        if chosen.is_empty() {
+            return None;
+        }
+        if !attempt.is_new(chosen) {
+            attempt.repeated += 1;
             return None;
         }
         let batches: Vec<&Batch> = chosen.iter().map(|place| &attempt.taken[*place]).collect();
@@ -255,6 +307,7 @@ impl Cycle<'_> {
             Ok(()) => Some(outcome),
             Err(refusal) => {
                 self.cluster.rollback(checkpoint);
+                attempt.unfair += 1;
                 count(&mut attempt.refusals, refusal);
                 None
             }
@@ -322,6 +375,10 @@ struct Attempt {
     /// A set of batches on one node that does, and its price.
     on_one_node: Option<(Vec<usize>, usize)>,
     plays: u32,
+    /// Of these, those that the rules refused.
+    unfair: u32,
+    /// How often a set came up again.
+    repeated: u32,
     /// How often it was looked for candidates.
     looks: u32,
     hope: Hope,

@@ -14,7 +14,7 @@ async fn a_team_takes_back_what_another_borrowed_and_then_nothing_moves() {
     for index in 0..4 {
         fixture.gang(&format!("borrower-{index}"), "team-a", 1).await;
     }
-    let _running = fixture.start();
+    let running = fixture.start();
     eventually("team-a borrows", async || fixture.requests().await.len() == 4).await;
     fixture.run_placed().await;
     pause(1000).await;
@@ -31,6 +31,9 @@ async fn a_team_takes_back_what_another_borrowed_and_then_nothing_moves() {
     let victims = leaving().await;
     let deletes = |fixture: &Fixture| fixture.written().iter().filter(|write| write.contains("DELETE")).count();
     assert_eq!(deletes(&fixture), 2, "{:?}", fixture.written());
+    let numbers = running.process.metrics.text();
+    let solved = r#"scenario_search_jobs_total{action="reclaim",result="solved",reduced_budget="false"} 1"#;
+    assert!(numbers.contains(solved), "{numbers}");
     for victim in &victims {
         let group = victim.trim_end_matches("-0");
         for about in [victim.as_str(), group] {

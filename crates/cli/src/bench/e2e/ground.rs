@@ -77,7 +77,7 @@ pub enum Where {
 enum Place {
     InProcess(Box<Lab>),
     /// Nodes that joined an API server, and that server if it is only there for this turn.
-    Joined(Box<Nodes>, Option<Server>),
+    Joined(Box<Nodes>, Option<Box<Server>>),
 }
 
 impl Ground {
@@ -99,7 +99,7 @@ impl Ground {
                 let server = Server::start().await?;
                 let path = server.kubeconfig().to_owned();
                 let (client, nodes) = join(&path, fleet, programs.clone()).await?;
-                (client, Some(path), Place::Joined(Box::new(nodes), Some(server)))
+                (client, Some(path), Place::Joined(Box::new(nodes), Some(Box::new(server))))
             }
             Where::Real(path) => {
                 let (client, nodes) = join(path, fleet, programs.clone()).await?;
