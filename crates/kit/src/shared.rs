@@ -103,21 +103,25 @@ where
 {
     async fn run(self: Arc<Self>, shared: SharedWatches, name: String) {
         loop {
-            tokio::select! {
-                () = shared.cancel.cancelled() => return,
-                () = self.again.notified() => {}
-            }
             tokio::time::sleep(GATHER).await;
-            // The watch that ran until now is dropped: its successor begins with a list.
             let api: Api<Lean<K>> = Api::all(shared.client.clone());
             let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
-            let watch =
-                watch::run(api, watcher::Config::default(), name.clone(), health, cancel, |news| self.spread(&news));
-            tokio::select! {
-                () = watch => return,
-                () = self.again.notified() => self.again.notify_one(),
+            let tell = |news| self.spread(&news);
+            let mut watch =
+                std::pin::pin!(watch::run(api, watcher::Config::default(), name.clone(), health, cancel, tell));
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut watch => return,
+                    // A watch that begins with a list takes the place of this one, unless this one's list is still to come.
+                    () = self.again.notified() => if self.somebody_waits() { break },
+                }
             }
         }
+    }
+
+    fn somebody_waits(&self) -> bool {
+        self.listeners.lock().iter().any(|listener| !listener.has_begun)
     }
 
     fn spread(&self, news: &News<Arc<K>>) {
