@@ -18,7 +18,8 @@ pub struct Options {
     /// Address that the API server's questions are answered at, over TLS.
     #[arg(long, default_value_t = listen())]
     pub webhook_listen: SocketAddr,
-    /// Where the API server finds this process, such as `https://10.0.0.7:9443`, if it is not behind the Service.
+    /// Where the API server finds this process, such as `https://10.0.0.7:9443`, if it is not behind the Service; outside of a cluster
+    /// it is this machine's own address when not given.
     #[arg(long)]
     pub webhook_url: Option<String>,
     /// Service through which the API server finds this process.

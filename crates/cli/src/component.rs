@@ -4,6 +4,7 @@
 //! process with 1, so that whoever started it starts it again.
 
 mod accepted;
+mod reach;
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -77,6 +78,12 @@ pub struct All {
     /// Pods that name this scheduler are ours.
     #[arg(long, default_value = kai_api::names::objects::SCHEDULER)]
     scheduler_name: String,
+    /// Where admission serves.
+    #[arg(long, default_value_t = kai_admission::Options::default().webhook_listen, value_name = "ADDRESS")]
+    webhook_listen: SocketAddr,
+    /// Where the API server reaches admission. When not given: by the Service `admission` in a cluster, at this machine outside of one.
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
 }
 
 impl<Options: clap::Args> Alone<Options> {
@@ -125,10 +132,12 @@ pub async fn admission(command: Alone<kai_admission::Options>) -> anyhow::Result
 
 /// Runs everything.
 pub async fn all(command: All) -> anyhow::Result<()> {
-    let All { surroundings, leader_elect, scheduler_name } = command;
+    let All { surroundings, leader_elect, scheduler_name, webhook_listen, webhook_url } = command;
     serve(surroundings, &Part::ALL, |settings| {
         settings.elect_leaders(leader_elect);
         settings.name_scheduler(&scheduler_name);
+        settings.admission.webhook_listen = webhook_listen;
+        settings.admission.webhook_url = webhook_url;
     })
     .await
 }
@@ -140,6 +149,13 @@ async fn serve(surroundings: Surroundings, parts: &[Part], set: impl FnOnce(&mut
     settings.identity = surroundings.identity.clone().unwrap_or_else(host_name);
     settings.metrics_prefix.clone_from(&surroundings.metrics_namespace);
     set(&mut settings);
+    let admission = &mut settings.admission;
+    if parts.contains(&Part::Admission) && admission.webhook_url.is_none() && !reach::is_in_cluster() {
+        let server = kai_kit::client::server(surroundings.kubeconfig.as_deref()).await?;
+        let url = reach::own_url(&server, admission.webhook_listen.port())?;
+        anstream::eprintln!("not in a cluster: the API server is to reach admission at {url} (--webhook-url)");
+        admission.webhook_url = Some(url);
+    }
     let names: Vec<&str> = parts.iter().map(|part| part.component()).collect();
     settings.share_watches = parts.len() > 1;
     let mut control_plane = ControlPlane::start(parts, move |_| client.clone(), Clock::real(), settings);
