@@ -24,14 +24,21 @@ pub struct Turn {
     pub took: Duration,
 }
 
-/// Binds pods that are there already, so many at once.
-pub async fn bind_loop(
-    client: &Client,
-    namespace: &str,
-    nodes: &[String],
-    count: u32,
-    at_once: usize,
-) -> anyhow::Result<Turn> {
+/// What a loop binds.
+pub struct Loop<'a> {
+    pub client: &'a Client,
+    pub namespace: &'a str,
+    /// In the order in which they are filled.
+    pub nodes: &'a [String],
+    /// How many pods.
+    pub count: u32,
+    /// Requests at the same time.
+    pub at_once: usize,
+}
+
+/// Binds pods that are there already.
+pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
+    let Loop { client, namespace, nodes, count, at_once } = turn;
     load::create(client, namespace, Kind::Whole, count, SCHEDULER).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let begin = Instant::now();
@@ -57,14 +64,9 @@ pub async fn bind_loop(
     Ok(Turn { asked, bound, took })
 }
 
-/// Binds pods as a watch shows them, so many at once: a scheduler without a decision.
-pub async fn bind_as_they_come(
-    client: &Client,
-    namespace: &str,
-    nodes: &[String],
-    count: u32,
-    at_once: usize,
-) -> anyhow::Result<Turn> {
+/// Binds pods as a watch shows them: a scheduler without a decision.
+pub async fn bind_as_they_come(turn: Loop<'_>) -> anyhow::Result<Turn> {
+    let Loop { client, namespace, nodes, count, at_once } = turn;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut bound = Sightings::of_bound(client, namespace).await?;
     let mut waiting = Sightings::begin(client, namespace, "spec.nodeName%3D").await?;

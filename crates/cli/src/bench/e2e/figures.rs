@@ -124,15 +124,30 @@ impl Figures {
         }
     }
 
+    /// Which part of the ceiling `kai` reached, round by round. The ceiling is what the fastest of some loops did.
+    pub fn kai_of_ceiling(&self, loops: &[Contender]) -> Option<Spread> {
+        let against = |other: &Contender| {
+            let kai = rounds_of(&self.whole, kai_as(other))?;
+            let other = rounds_of(&self.whole, other)?;
+            Some(kai.iter().zip(other).map(|(kai, other)| kai.rate() / other.rate()).collect::<Vec<f64>>())
+        };
+        let least = |a: Vec<f64>, b: Vec<f64>| a.into_iter().zip(b).map(|(a, b)| a.min(b)).collect();
+        Spread::of(loops.iter().filter_map(against).reduce(least)?)
+    }
+
     /// How many times as fast `kai` was as another that did the same, round by round, by a measure of a round.
     pub fn kai_against(&self, other: &Contender, measure: impl Fn(&Round) -> f64) -> Option<Spread> {
-        let kai = match other {
-            Contender::BindLoop { .. } => Contender::KaiLater,
-            _ => Contender::Kai,
-        };
-        let kai = rounds_of(&self.whole, &kai)?;
+        let kai = rounds_of(&self.whole, kai_as(other))?;
         let other = rounds_of(&self.whole, other)?;
         Spread::of(kai.iter().zip(other).map(|(kai, other)| measure(kai) / measure(other)).collect())
+    }
+}
+
+/// The turn of kai in which it did the same as another.
+fn kai_as(other: &Contender) -> &'static Contender {
+    match other {
+        Contender::BindLoop { .. } => &Contender::KaiLater,
+        _ => &Contender::Kai,
     }
 }
 

@@ -144,12 +144,11 @@ impl Ground {
     ) -> anyhow::Result<Round> {
         let namespace = self.namespace(contender, kind, round).await?;
         let (client, names) = (&self.client, &self.names);
+        let bind_loop = |at_once| ceiling::Loop { client, namespace: &namespace, nodes: names, count: pods, at_once };
         let mut processor = processor_time();
         let done = match contender {
-            Contender::BindLoop { at_once } => ceiling::bind_loop(client, &namespace, names, pods, *at_once).await?,
-            Contender::BindAsTheyCome { at_once } => {
-                ceiling::bind_as_they_come(client, &namespace, names, pods, *at_once).await?
-            }
+            Contender::BindLoop { at_once } => ceiling::bind_loop(bind_loop(*at_once)).await?,
+            Contender::BindAsTheyCome { at_once } => ceiling::bind_as_they_come(bind_loop(*at_once)).await?,
             Contender::Kai => {
                 let control_plane = self.control_plane(&Part::ALL, counting).await?;
                 processor = processor_time();
