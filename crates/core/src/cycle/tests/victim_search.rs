@@ -38,7 +38,7 @@ struct Explored {
     batches: Vec<Vec<String>>,
     /// The first set of batches that does, as places in that order.
     solution: Option<Vec<usize>>,
-    /// Pods that lose their place, or are asked to change it, with the smallest prefix of the order that does.
+    /// Pods that lose or change their place with the smallest prefix of the order that does.
     first_in_order: Option<usize>,
 }
 
@@ -128,10 +128,8 @@ fn explore(cycle: &mut Cycle, action: Action, order: &ServingOrder, group: Group
     explored.batches = batches.iter().map(|batch| batch.pods.iter().map(uid).collect()).collect();
     for taken in 1..=batches.len() {
         let prefix: Vec<&Batch> = batches[..taken].iter().collect();
-        if let Some(price) = table.play(cycle, &prefix) {
-            // Who is asked to move may find that it can stay, the more so the more are asked. Fewer moves by asking more is no aim.
-            let asked = prefix.iter().map(|batch| batch.pods.len()).sum();
-            explored.first_in_order = Some(if action == Action::Consolidation { asked } else { price });
+        explored.first_in_order = table.play(cycle, &prefix);
+        if explored.first_in_order.is_some() {
             break;
         }
     }
