@@ -7,12 +7,13 @@
 //!                         candidates: batches on one node, or on the fewest nodes
 //!                                            │
 //!                                            ▼
-//!                                play ─▶ judge ─▶ accepted: done
+//!               play ─▶ judge ─▶ accepted: or one node, or all batches in order, if cheaper
 //! ```
 //!
 //! The counters never deny what would fit, so nothing is missed by trusting them. If batches in the order of taking did not lead to a
 //! solution and there are few of them, every choice is tried, the smallest first: a solution is found iff one exists.
 
+mod cheapest;
 mod hope;
 mod one_node;
 
@@ -43,6 +44,9 @@ const FEW: usize = 10;
 
 /// For so many batches single nodes are looked at before several nodes are for any.
 const SURVEYED: usize = 64;
+
+/// No more batches than these are taken in order only to see whether they cost less than what was found.
+const COMPARED: usize = 32;
 
 /// After so many looks in vain the search only looks again when the number of batches has grown by half.
 const PATIENCE: u32 = 64;
@@ -141,7 +145,7 @@ impl Cycle<'_> {
         let enough = room.is_enough();
         let start = self.cluster.checkpoint();
         if let Some(outcome) = self.survey(search, rules, attempt, &mut order, movers) {
-            return Some(outcome);
+            return self.cheapest(search, rules, attempt, &mut order, start, outcome);
         }
         while let Some(batch) = self.next_batch(search, rules, attempt, &mut order) {
             room.add(self, &batch);
@@ -150,7 +154,7 @@ impl Cycle<'_> {
                 continue;
             }
             if let Some(outcome) = self.look(search, rules, attempt, &room, &mut order) {
-                return self.prefer_one_node(search, rules, attempt, start, outcome);
+                return self.cheapest(search, rules, attempt, &mut order, start, outcome);
             }
             if attempt.hope == Hope::None {
                 count(&mut attempt.refusals, VictimRefusal::NoRoom);
@@ -173,7 +177,7 @@ impl Cycle<'_> {
         }
         // Where all candidates must stay, or have moved in this cycle already, what is free may do all the same.
         let spared = enough && !(attempt.taken.is_empty() && self.cluster.leaving.is_empty());
-        spared.then(|| self.spare_all(search, rules)).flatten()
+        spared.then(|| self.play_fairly(search, rules, &[])).flatten()
     }
 
     /// The next batch in the order of taking.
@@ -197,11 +201,11 @@ impl Cycle<'_> {
         })
     }
 
-    /// The scenario in which nobody leaves: what is free or will be may do.
-    fn spare_all(&mut self, search: &Search, rules: &mut dyn Rules) -> Option<Outcome> {
-        rules.before(self, &[]);
+    /// Plays a scenario, whether it was tried before or not; `None` and everything as before if it makes no room or is refused.
+    fn play_fairly(&mut self, search: &Search, rules: &mut dyn Rules, batches: &[&Batch]) -> Option<Outcome> {
+        rules.before(self, batches);
         let checkpoint = self.cluster.checkpoint();
-        let outcome = self.play(search.order, search.beneficiary, &[])?;
+        let outcome = self.play(search.order, search.beneficiary, batches)?;
         if rules.judge(self, &outcome).is_err() {
             self.cluster.rollback(checkpoint);
             return None;
@@ -370,7 +374,7 @@ struct Attempt {
     ahead: VecDeque<Batch>,
     /// Sets of batches that were tried.
     tried: FxHashSet<Vec<usize>>,
-    /// The set that was tried last.
+    /// The set that was played last.
     newest: Vec<usize>,
     /// A set of batches on one node that does, and its price.
     on_one_node: Option<(Vec<usize>, usize)>,

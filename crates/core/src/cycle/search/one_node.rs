@@ -5,12 +5,11 @@ use smallvec::SmallVec;
 
 use super::{Attempt, Rules, SURVEYED, Search};
 use crate::{
-    cluster::ledger::Checkpoint,
     cycle::{
         Cycle,
         room::{Movers, Room},
         scenario::Outcome,
-        victims::{Batch, TakingOrder},
+        victims::TakingOrder,
     },
     ids::NodeId,
 };
@@ -51,31 +50,6 @@ impl Cycle<'_> {
         }
         attempt.taken.drain(..).rev().for_each(|batch| attempt.ahead.push_front(batch));
         None
-    }
-
-    /// What was found on one node instead of what was found in order, if it costs no more.
-    pub(super) fn prefer_one_node(
-        &mut self,
-        search: &Search,
-        rules: &mut dyn Rules,
-        attempt: &Attempt,
-        start: Checkpoint,
-        outcome: Outcome,
-    ) -> Option<Outcome> {
-        let noted = attempt.on_one_node.as_ref().filter(|(_, price)| *price <= outcome.price());
-        let Some((chosen, _)) = noted.filter(|(chosen, _)| *chosen != attempt.newest) else { return Some(outcome) };
-        // Batches come in the same order as when it was found, but perhaps fewer of them so far.
-        let all: Vec<&Batch> = attempt.taken.iter().chain(&attempt.ahead).collect();
-        let batches: Vec<&Batch> = chosen.iter().filter_map(|place| all.get(*place).copied()).collect();
-        self.cluster.rollback(start);
-        rules.before(self, &batches);
-        // The same game from the same position has the same end.
-        let other = self.play(search.order, search.beneficiary, &batches)?;
-        if rules.judge(self, &other).is_err() {
-            self.cluster.rollback(start);
-            return None;
-        }
-        Some(other)
     }
 
     /// Tries the scenarios with victims on one node that the newest batch makes possible.

@@ -4,7 +4,8 @@ use super::{NOW, cluster, group, node, pod, policy, queue, running, told};
 use crate::{
     cycle::plan,
     delta::{self, Delta, Gpus, MigStrategy},
-    policy::{Action, Policy},
+    policy::{Action, Policy, Strategy},
+    time::Time,
 };
 
 fn nodes(nodes: impl IntoIterator<Item = delta::Node>) -> Vec<Delta> {
@@ -20,8 +21,17 @@ fn workload(key: &str, min: u32, pods: impl IntoIterator<Item = delta::Pod>) -> 
 
 /// The decisions about a cluster with an unlimited queue `q`.
 fn decide(policy: &Policy, deltas: impl IntoIterator<Item = Vec<Delta>>) -> Vec<String> {
-    let queue = Delta::Queue(Box::new(queue("q", None)));
-    let mut cluster = cluster(deltas.into_iter().flatten().chain([queue]));
+    decide_among(policy, [queue("q", None)], deltas)
+}
+
+/// The decisions about a cluster with these queues.
+fn decide_among(
+    policy: &Policy,
+    queues: impl IntoIterator<Item = delta::Queue>,
+    deltas: impl IntoIterator<Item = Vec<Delta>>,
+) -> Vec<String> {
+    let queues = queues.into_iter().map(|queue| Delta::Queue(Box::new(queue)));
+    let mut cluster = cluster(deltas.into_iter().flatten().chain(queues));
     let plan = plan(&mut cluster, NOW, policy);
     let mut decided = told(&cluster, &plan);
     decided.retain(|told| !told.starts_with("started"));
@@ -83,7 +93,7 @@ fn spreading_over_gpus_opens_none_whose_reservation_has_no_pod_slot() {
 
 #[test]
 fn nobody_is_bound_to_a_shared_gpu_that_is_only_promised_and_still_held_by_others() {
-    let first = delta::Pod { created: crate::time::Time(1), ..pod("a", "a", half()) };
+    let first = delta::Pod { created: Time(1), ..pod("a", "a", half()) };
     let decided = decide(
         &policy(&[Action::Allocate]),
         [
@@ -258,4 +268,67 @@ fn who_takes_back_what_the_same_cycle_gave_to_another_is_bound_at_once_and_does_
     // The promise is kept first, then the owner of the GPUs takes them back: nobody has to leave for that.
     let plan = plan(&mut cluster, NOW, &policy);
     assert_eq!(told(&cluster, &plan), ["bind rightful-0 on n", "started rightful"]);
+}
+
+#[test]
+fn no_more_pods_move_than_would_if_others_were_asked_too() {
+    let one = |name: &str, queue: &str, pods: Vec<delta::Pod>| {
+        let mut deltas = vec![Delta::PodGroup(Box::new(group(name, queue, 0)))];
+        deltas.extend(pods.into_iter().map(|pod| Delta::Pod(Box::new(pod))));
+        deltas
+    };
+    let below = |name: &str, parent: &str| delta::Queue { parent: Some(parent.to_owned()), ..queue(name, None) };
+    let part = |uid: &str, group: &str, node: &str, device: &str| {
+        running(pod(uid, group, half()), node, &[format!("{node}-{device}")])
+    };
+    let mut spread = policy(&[Action::Allocate, Action::Consolidation]);
+    spread.gpu_strategy = Strategy::Spread;
+    let decided = decide_among(
+        &spread,
+        [queue("poor", Some(0)), queue("rich", None), below("p", "poor"), below("r", "rich"), below("w", "poor")],
+        [
+            nodes([node("left", 3), node("right", 3)]),
+            one("first", "p", vec![part("first", "first", "left", "a")]),
+            one("second", "p", vec![running(pod("second", "second", Gpus::Whole(1)), "right", &[])]),
+            one("third", "r", vec![part("third-0", "third", "left", "a"), part("third-1", "third", "left", "b")]),
+            vec![
+                Delta::PodGroup(Box::new(delta::PodGroup { preemptible: false, ..group("fixed", "r", 0) })),
+                Delta::Pod(Box::new(part("fixed", "fixed", "right", "a"))),
+            ],
+            one("new", "w", vec![pod("new", "new", Gpus::Whole(2))]),
+        ],
+    );
+    // If only pods on the left were asked, `first` and `third-1` would have to go.
+    let expected = ["move second by Consolidation for Some(\"new\")", "promise new on right", "promise second on left"];
+    assert_eq!(decided, expected);
+}
+
+#[test]
+fn a_gang_is_not_evicted_where_one_pod_less_and_a_move_do() {
+    let young = delta::PodGroup { created: Time(1), ..group("young", "loose", 1) };
+    let gang = ["gang-0", "gang-1", "gang-2"].map(|uid| running(pod(uid, "gang", Gpus::Whole(1)), "large", &[]));
+    let gang = gang.map(|pod| Delta::Pod(Box::new(pod)));
+    let decided = decide_among(
+        &policy(&[Action::Allocate, Action::Reclaim]),
+        [queue("loose", Some(0)), queue("q", None)],
+        [
+            nodes([node("small", 1), node("large", 4)]),
+            vec![
+                Delta::PodGroup(Box::new(young)),
+                Delta::Pod(Box::new(running(pod("young", "young", Gpus::Whole(1)), "small", &[]))),
+                Delta::PodGroup(Box::new(group("gang", "loose", 3))),
+            ],
+            gang.into(),
+            workload("new", 1, [pod("new", "new", Gpus::Whole(2))]),
+        ],
+    );
+    assert_eq!(
+        decided,
+        [
+            "evict young by Reclaim for Some(\"new\")",
+            "move gang-2 by Reclaim for Some(\"new\")",
+            "promise new on large",
+            "promise gang-2 on small",
+        ]
+    );
 }
