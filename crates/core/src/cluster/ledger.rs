@@ -282,7 +282,9 @@ impl Cluster {
         let (Some(queue), preemptible) = (group.queue, group.preemptible) else { return };
         if status.is_charged() {
             let charge = self.charge_of(id);
-            self.charge_queues(queue, &charge, preemptible, times);
+            let by_memory = matches!(self.classes.get(pod.class).gpus, Gpus::Memory { .. });
+            let by_memory = if by_memory { charge.0[share::GPU] } else { 0 };
+            self.charge_queues(queue, &charge, by_memory, preemptible, times);
         } else if status == Status::Pending {
             let mut charge = self.classes.get(pod.class).charge;
             charge.0[share::GPU] += pod.rare.as_ref().map_or(0, |rare| rare.claimed_gpus);

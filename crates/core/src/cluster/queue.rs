@@ -61,6 +61,8 @@ pub struct Ledger {
     pub allocated: Shares,
     /// Of that, what cannot be evicted.
     pub fixed: Shares,
+    /// GPUs among it that are asked for by memory: on other devices they would be another share.
+    pub by_memory: i128,
     /// What waiting ones ask for, without GPU memory.
     pub waiting: Shares,
     /// MiB of GPU memory that waiting ones ask for.
@@ -72,6 +74,7 @@ impl Ledger {
     pub fn add(&mut self, other: &Self) {
         self.allocated.add(&other.allocated);
         self.fixed.add(&other.fixed);
+        self.by_memory += other.by_memory;
         self.waiting.add(&other.waiting);
         self.waiting_memory += other.waiting_memory;
     }

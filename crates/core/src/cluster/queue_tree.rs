@@ -48,8 +48,16 @@ impl Cluster {
     }
 
     /// Adds or subtracts what a pod costs all along the way to the root.
-    pub(crate) fn charge_queues(&mut self, leaf: QueueId, charge: &Shares, preemptible: bool, times: i64) {
+    pub(crate) fn charge_queues(
+        &mut self,
+        leaf: QueueId,
+        charge: &Shares,
+        by_memory: i128,
+        preemptible: bool,
+        times: i64,
+    ) {
         let change = |ledger: &mut Ledger| {
+            ledger.by_memory += by_memory * i128::from(times);
             for resource in 0..3 {
                 let amount = charge.0[resource] * i128::from(times);
                 ledger.allocated.0[resource] += amount;

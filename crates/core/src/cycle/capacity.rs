@@ -1,7 +1,7 @@
 //! What queues may have: the hard limits, and the quota for pods that cannot be evicted.
 
 use crate::{
-    amounts::Shares,
+    amounts::{Shares, share},
     cluster::Cluster,
     ids::QueueId,
     plan::{Cause, NodeRefusal, Overdraft},
@@ -47,6 +47,17 @@ impl Cluster {
                 let fixed = overdraft(id, &queue.quota, &queue.sum.fixed, request);
                 fixed.filter(|_| !preemptible).map(Breach::Quota)
             })
+        })
+    }
+
+    /// Whether a request exceeds a limit wherever pods are moved: only what is asked for by memory may cost less elsewhere.
+    #[must_use]
+    pub fn is_over_limit_everywhere(&self, leaf: QueueId, request: &Shares) -> bool {
+        self.chain(leaf).any(|id| {
+            let queue = &self.queues[id.index()];
+            let mut least = queue.sum.allocated;
+            least.0[share::GPU] -= queue.sum.by_memory;
+            overdraft(id, &queue.limit, &least, request).is_some()
         })
     }
 

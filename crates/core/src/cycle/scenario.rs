@@ -17,7 +17,7 @@ use crate::{
         signature::Signature,
         victims::Batch,
     },
-    ids::{GroupId, PodId, QueueId, Word},
+    ids::{GroupId, NodeId, PodId, QueueId, Word},
 };
 
 /// How a scenario came out.
@@ -208,7 +208,7 @@ impl Cycle<'_> {
             return false;
         }
         let class = self.cluster.class_of(pod);
-        if class.constraints.is_dynamic() || place.status != Status::Releasing {
+        if class.constraints.is_dynamic() || place.status != Status::Releasing || self.is_too_dear(pod, id) {
             return false;
         }
         let staying =
@@ -219,5 +219,21 @@ impl Cycle<'_> {
         let whole = place.devices.iter().filter(|name| staying(name) == 0).count();
         let whole = i64::try_from(whole).unwrap_or(i64::MAX);
         node.exists && node.future.fit(&class.amounts) && room && whole <= node.future.fixed[fixed::GPU].max(0)
+    }
+
+    /// Whether a moved pod costs its queue more on a node than where it goes, and more than the queue may have: a request by memory is
+    /// another share of each kind of device.
+    fn is_too_dear(&self, pod: PodId, node: NodeId) -> bool {
+        let held = &self.cluster.pods[pod.index()];
+        let group = held.group.map(|group| self.group(group));
+        let Some((queue, preemptible)) = group.and_then(|group| Some((group.queue?, group.preemptible))) else {
+            return false;
+        };
+        if !held.place.status.is_charged() || !self.policy.plugins.proportion {
+            return false;
+        }
+        let mut more = self.cluster.charge_at(pod, Some(node));
+        more.subtract(&self.cluster.charge_of(pod));
+        self.cluster.breach(queue, &more, preemptible).is_some()
     }
 }

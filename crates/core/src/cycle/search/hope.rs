@@ -44,17 +44,19 @@ impl Cycle<'_> {
             // What a request by memory costs a queue depends on the node: room somewhere is not room for it.
             opposed |= matches!(self.cluster.class(class).gpus, Gpus::Memory { .. });
         }
-        let over_limit = self.group(search.beneficiary).queue.is_some_and(|queue| {
-            let cost = self.tasks().cost(search.steps, self.largest_gpu);
-            self.cluster.breach(queue, &cost, self.group(search.beneficiary).preemptible).is_some()
-        });
-        // Moving pods about changes nothing for their queues.
-        if over_limit && search.action == Action::Consolidation {
+        let cost = self.tasks().cost(search.steps, self.largest_gpu);
+        let group = self.group(search.beneficiary);
+        let over_limit = group.queue.filter(|queue| self.cluster.breach(*queue, &cost, group.preemptible).is_some());
+        // Moving pods about changes nothing for their queues where devices are alike.
+        let alike = self.smallest_gpu == self.largest_gpu;
+        if search.action == Action::Consolidation
+            && over_limit.is_some_and(|queue| alike || self.cluster.is_over_limit_everywhere(queue, &cost))
+        {
             return Some(VictimRefusal::NoRoom);
         }
         // Since it was turned down others may have left.
         let unchanged = self.costly.is_empty();
-        (turned_down && unchanged && seen.len() == 1 && room.is_enough() && !opposed && !over_limit)
+        (turned_down && unchanged && seen.len() == 1 && room.is_enough() && !opposed && over_limit.is_none())
             .then_some(VictimRefusal::NoRoom)
     }
 

@@ -2,6 +2,7 @@
 
 use super::{NOW, cluster, group, node, pod, policy, queue, running, told};
 use crate::{
+    amounts::GPU,
     cycle::plan,
     delta::{self, Delta, Gpus, MigStrategy},
     policy::{Action, Policy, Strategy},
@@ -329,6 +330,30 @@ fn a_gang_is_not_evicted_where_one_pod_less_and_a_move_do() {
             "move gang-2 by Reclaim for Some(\"new\")",
             "promise new on large",
             "promise gang-2 on small",
+        ]
+    );
+}
+
+#[test]
+fn a_pod_by_memory_moves_to_a_larger_gpu_where_its_queue_is_at_its_limit_and_does_not_stay_beyond_it() {
+    let mut limited = queue("q", None);
+    limited.gpu.limit = Some(3 * GPU / 2);
+    let mut small = node("small", 1);
+    small.gpus.memory = Some(12);
+    let old = running(pod("old", "old", Gpus::Memory { devices: 1, mib: 10 }), "small", &["small-0".to_owned()]);
+    let most = Gpus::Portion { devices: 1, millionths: 800_000 };
+    let decided = decide_among(
+        &policy(&[Action::Allocate, Action::Consolidation]),
+        [limited],
+        [nodes([small, node("large", 2)]), workload("old", 1, [old]), workload("new", 1, [pod("new", "new", most)])],
+    );
+    // 10 of 12 MiB and 0.8 GPUs are more than 1.5 GPUs, 10 of 16 MiB and 0.8 are not.
+    assert_eq!(
+        decided,
+        [
+            "move old by Consolidation for Some(\"new\")",
+            "promise new on large [\"new-0\"]",
+            "promise old on large [\"old-0\"]",
         ]
     );
 }
