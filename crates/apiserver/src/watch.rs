@@ -31,7 +31,7 @@ const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// Events read from the history at once.
 const BATCH: usize = 512;
 /// Bytes after which a frame is sent.
-const FRAME: usize = 64 * 1024;
+const FRAME: usize = 16 * 1024;
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,12 @@ pub(crate) fn events(watch: Watch) -> impl Stream<Item = Result<Bytes, Infallibl
                     // A client that asks for the future waits until it is there.
                     cursor = cursor.max(upto);
                     let any = !events.is_empty();
+                    let many = events.len() > 1;
                     for event in events {
+                        if many && frame.is_empty() {
+                            // At once what a frame needs: growing it step by step costs more than all else here.
+                            frame.reserve(FRAME + FRAME / 4);
+                        }
                         encoder.translate(&mut frame, &selection, &event);
                         if frame.len() >= FRAME {
                             yield Ok(Bytes::from(std::mem::take(&mut frame)));

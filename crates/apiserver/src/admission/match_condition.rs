@@ -2,8 +2,10 @@
 //!
 //! One false condition means no call. A condition that cannot be evaluated counts only if none is false; then the webhook's
 //! failure policy decides. Programs are compiled once per expression and shared by all configurations that use it.
+//!
+//! What a condition says depends on nothing but what it reads. Pods of one template are alike in that, so the answer is remembered: running a
+//! program costs more than storing the pod.
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
@@ -16,6 +18,10 @@ use serde_json::Value;
 
 /// Compiled expressions kept at most; more than any cluster has, so that nobody can fill the memory.
 const PROGRAMS: usize = 1024;
+
+/// Answers of one condition that are remembered, and the longest text that stands for a question.
+const ANSWERS: usize = 256;
+const LONGEST_QUESTION: usize = 4096;
 
 /// All functions of Kubernetes CEL; registering them is much more work than evaluating.
 static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
@@ -31,8 +37,28 @@ pub(super) struct Programs {
 pub(super) struct Condition {
     expression: String,
     program: Result<Program, String>,
-    /// Of each variable, what is read of it.
-    reads: [(&'static str, Vec<Path>); 3],
+    /// Of each variable that is read, what is read of it.
+    reads: Vec<(Variable, Vec<Path>)>,
+    /// What it said, by what it read.
+    answers: Mutex<HashMap<Vec<u8>, Result<bool, String>>>,
+}
+
+/// What an expression can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variable {
+    Object,
+    OldObject,
+    Request,
+}
+
+impl Variable {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::OldObject => "oldObject",
+            Self::Request => "request",
+        }
+    }
 }
 
 /// Names of fields, from the outside to the inside.
@@ -65,6 +91,13 @@ impl Programs {
     }
 }
 
+/// A variable with what it is now, and what is read of it.
+struct Question<'a> {
+    variable: Variable,
+    value: Option<&'a Value>,
+    paths: Vec<&'a [String]>,
+}
+
 impl Condition {
     fn compile(expression: &str) -> Self {
         // The compiler is not ours; a panic in it is an expression it does not understand.
@@ -73,8 +106,39 @@ impl Condition {
             Ok(compiled) => compiled.map_err(|error| format!("compilation failed: {error}")),
             Err(_) => Err("compilation failed: internal error".to_owned()),
         };
-        let reads = ["object", "oldObject", "request"].map(|variable| (variable, paths(expression, variable)));
-        Self { expression: expression.to_owned(), program, reads }
+        let all = [Variable::Object, Variable::OldObject, Variable::Request];
+        let reads = all.into_iter().map(|variable| (variable, paths(expression, variable.name())));
+        let reads = reads.filter(|(_, paths)| !paths.is_empty()).collect();
+        Self { expression: expression.to_owned(), program, reads, answers: Mutex::default() }
+    }
+
+    /// What it says of what it reads: remembered, or found out.
+    fn answer(&self, values: &[Question<'_>]) -> Result<bool, String> {
+        let mut question = Vec::new();
+        for Question { value, paths, .. } in values {
+            match value {
+                Some(value) => write_part(value, paths, &mut question),
+                None => question.push(b'-'),
+            }
+            question.push(b'\n');
+        }
+        if let Some(answer) = self.answers.lock().get(&question) {
+            return answer.clone();
+        }
+        let mut context = FUNCTIONS.new_inner_scope();
+        for Question { variable, value, paths } in values {
+            let value = value.map_or(cel::Value::Null, |value| part(value, paths));
+            context.add_variable_from_value(variable.name(), value);
+        }
+        let answer = self.evaluate(&context);
+        if question.len() <= LONGEST_QUESTION {
+            let mut answers = self.answers.lock();
+            if answers.len() >= ANSWERS {
+                answers.clear();
+            }
+            answers.insert(question, answer.clone());
+        }
+        answer
     }
 
     fn evaluate(&self, context: &Context<'_>) -> Result<bool, String> {
@@ -91,30 +155,33 @@ impl Condition {
     }
 }
 
-/// Evaluates all conditions; `request` is called only if one of them mentions it.
+/// Evaluates all conditions; `request` gives those fields of the request that are read, or all.
 pub(super) fn evaluate(
     conditions: &[Arc<Condition>],
     object: Option<&Value>,
     old: Option<&Value>,
-    request: impl FnOnce() -> Value,
+    request: impl Fn(Option<&[&str]>) -> Value,
 ) -> Verdict {
-    if conditions.is_empty() {
-        return Verdict::Matches;
-    }
-    let request = LazyCell::new(request);
     let mut errors = Vec::new();
     for condition in conditions {
-        let mut context = FUNCTIONS.new_inner_scope();
-        for (variable, paths) in condition.reads.iter().filter(|(_, paths)| !paths.is_empty()) {
-            let value = match *variable {
-                "object" => object,
-                "oldObject" => old,
-                _ => Some(&*request),
-            };
-            let paths: Vec<&[String]> = paths.iter().map(Vec::as_slice).collect();
-            context.add_variable_from_value(*variable, value.map_or(cel::Value::Null, |value| part(value, &paths)));
-        }
-        match condition.evaluate(&context) {
+        let asked = condition.reads.iter().find(|(variable, _)| *variable == Variable::Request);
+        let request = asked.map(|(_, paths)| {
+            let fields: Option<Vec<&str>> = paths.iter().map(|path| path.first().map(String::as_str)).collect();
+            request(fields.as_deref())
+        });
+        let values: Vec<_> = condition
+            .reads
+            .iter()
+            .map(|(variable, paths)| {
+                let value = match variable {
+                    Variable::Object => object,
+                    Variable::OldObject => old,
+                    Variable::Request => request.as_ref(),
+                };
+                Question { variable: *variable, value, paths: paths.iter().map(Vec::as_slice).collect() }
+            })
+            .collect();
+        match condition.answer(&values) {
             Ok(true) => {}
             Ok(false) => return Verdict::Skips,
             Err(why) => errors.push(why),
@@ -154,22 +221,40 @@ fn paths(expression: &str, variable: &str) -> Vec<Path> {
 
 /// What the paths lead to, and nothing else: translating a whole pod costs more than everything that is asked about it.
 fn part(value: &Value, paths: &[&[String]]) -> cel::Value {
-    let Value::Object(map) = value else { return to_cel(value) };
-    if paths.iter().any(|path| path.is_empty()) {
-        return to_cel(value);
+    let Some(fields) = read_fields(value, paths) else { return to_cel(value) };
+    let entries = fields.map(|(key, value, inner)| (Key::String(Arc::new(key.clone())), part(value, &inner)));
+    cel::Value::Map(Map { map: Arc::new(entries.collect()) })
+}
+
+/// The same as text: equal texts are equal parts.
+fn write_part(value: &Value, paths: &[&[String]], text: &mut Vec<u8>) {
+    let Some(fields) = read_fields(value, paths) else {
+        // Writing JSON into memory cannot fail.
+        let _ = serde_json::to_writer(text, value);
+        return;
+    };
+    text.push(b'{');
+    for (key, value, inner) in fields {
+        let _ = serde_json::to_writer(&mut *text, key);
+        write_part(value, &inner, text);
     }
-    let mut entries = HashMap::new();
-    for (key, value) in map {
+    text.push(b'}');
+}
+
+/// The fields of an object to which paths lead, each with what is left of those; `None`: it is read as a whole.
+fn read_fields<'a>(
+    value: &'a Value,
+    paths: &'a [&'a [String]],
+) -> Option<impl Iterator<Item = (&'a String, &'a Value, Vec<&'a [String]>)>> {
+    let map = value.as_object().filter(|_| paths.iter().all(|path| !path.is_empty()))?;
+    Some(map.iter().filter_map(|(key, value)| {
         let inner: Vec<&[String]> = paths
             .iter()
             .filter_map(|path| path.split_first().filter(|(first, _)| *first == key))
             .map(|(_, rest)| rest)
             .collect();
-        if !inner.is_empty() {
-            entries.insert(Key::String(Arc::new(key.clone())), part(value, &inner));
-        }
-    }
-    cel::Value::Map(Map { map: Arc::new(entries) })
+        (!inner.is_empty()).then_some((key, value, inner))
+    }))
 }
 
 /// JSON as CEL sees it: whole numbers are `int`, keys stay as they are. As deep as JSON is parsed, which is bounded.
@@ -205,7 +290,7 @@ mod tests {
             "metadata": {"namespace": "team", "labels": {"kai.scheduler/queue": "a"}},
             "spec": {"schedulerName": "kai-scheduler", "priority": 3},
         });
-        evaluate(&conditions, Some(&object), None, || json!({"operation": "CREATE", "userInfo": {"groups": ["g"]}}))
+        evaluate(&conditions, Some(&object), None, |_| json!({"operation": "CREATE", "userInfo": {"groups": ["g"]}}))
     }
 
     #[test]
@@ -261,6 +346,41 @@ mod tests {
         let cel::Value::Map(map) = part(&value, &[&path]) else { panic!("not a map") };
         assert_eq!(map.map.len(), 1);
         assert_eq!(cel::Value::Map(map), to_cel(&json!({"spec": {"a": 1}})));
+    }
+
+    #[test]
+    fn what_was_said_of_one_object_is_not_said_of_another() {
+        let programs = Programs::default();
+        let condition = [programs.compile("has(object.metadata.labels) && object.metadata.labels.a == 'x'")];
+        let ask = |object: Value| evaluate(&condition, Some(&object), None, |_| Value::Null);
+        for _ in 0..2 {
+            assert_eq!(ask(json!({"metadata": {"labels": {"a": "x"}}})), Verdict::Matches);
+            assert_eq!(ask(json!({"metadata": {"labels": {"a": "y"}}})), Verdict::Skips);
+            assert_eq!(ask(json!({"metadata": {"name": "p"}})), Verdict::Skips);
+            assert!(matches!(ask(json!({"spec": {}})), Verdict::Fails(_)));
+            assert_eq!(ask(json!({"metadata": "labels"})), Verdict::Skips);
+            assert!(matches!(ask(json!({"metadata": {"labels": {}}})), Verdict::Fails(_)));
+        }
+        assert_eq!(condition[0].answers.lock().len(), 6);
+        for number in 0..2 * ANSWERS {
+            ask(json!({"metadata": {"labels": {"a": number.to_string()}}}));
+            assert!(condition[0].answers.lock().len() <= ANSWERS);
+        }
+    }
+
+    #[test]
+    fn of_the_request_only_what_is_read_is_asked_for() {
+        let asked = |expression: &str| {
+            let asked = Mutex::new(None);
+            evaluate(&[Programs::default().compile(expression)], None, None, |fields| {
+                *asked.lock() = Some(fields.map(|fields| fields.join(" ")));
+                json!({"operation": "CREATE"})
+            });
+            asked.into_inner()
+        };
+        assert_eq!(asked("request.operation == 'CREATE'"), Some(Some("operation".to_owned())));
+        assert_eq!(asked("request == null"), Some(None));
+        assert_eq!(asked("true"), None);
     }
 
     #[test]

@@ -247,8 +247,8 @@ impl Webhook {
         if !self.selects_namespace(attributes, object, cluster)? || !self.selects_object(attributes, object)? {
             return Ok(None);
         }
-        let verdict = match_condition::evaluate(&self.conditions, object, attributes.old, || {
-            review::request_for_conditions(attributes, &target)
+        let verdict = match_condition::evaluate(&self.conditions, object, attributes.old, |only| {
+            review::request_for_conditions(attributes, &target, only)
         });
         match verdict {
             Verdict::Matches => Ok(Some(target)),

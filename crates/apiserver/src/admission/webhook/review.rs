@@ -89,23 +89,38 @@ impl<'a> Review<'a> {
     }
 }
 
-/// What match conditions see as `request`.
-pub(super) fn request_for_conditions(attributes: &Attributes<'_>, target: &Target<'_>) -> Value {
+/// What match conditions see as `request`: these fields of it, or all.
+pub(super) fn request_for_conditions(attributes: &Attributes<'_>, target: &Target<'_>, only: Option<&[&str]>) -> Value {
+    const FIELDS: &[&str] = &[
+        "kind",
+        "resource",
+        "subResource",
+        "requestKind",
+        "requestResource",
+        "requestSubResource",
+        "name",
+        "namespace",
+        "operation",
+        "userInfo",
+        "dryRun",
+        "options",
+    ];
     let (namespace, name) = place(attributes);
-    json!({
-        "kind": kind(attributes, &target.version),
-        "resource": resource(attributes, &target.version),
-        "subResource": attributes.subresource.unwrap_or_default(),
-        "requestKind": kind(attributes, &attributes.resource.gvk.version),
-        "requestResource": resource(attributes, &attributes.resource.gvk.version),
-        "requestSubResource": attributes.subresource.unwrap_or_default(),
-        "name": name,
-        "namespace": namespace.unwrap_or_default(),
-        "operation": attributes.operation.as_str(),
-        "userInfo": user(attributes),
-        "dryRun": attributes.dry_run,
-        "options": attributes.options,
-    })
+    let field = |field: &str| match field {
+        "kind" => json!(kind(attributes, &target.version)),
+        "resource" => json!(resource(attributes, &target.version)),
+        "requestKind" => json!(kind(attributes, &attributes.resource.gvk.version)),
+        "requestResource" => json!(resource(attributes, &attributes.resource.gvk.version)),
+        "subResource" | "requestSubResource" => json!(attributes.subresource.unwrap_or_default()),
+        "name" => json!(name),
+        "namespace" => json!(namespace.unwrap_or_default()),
+        "operation" => json!(attributes.operation.as_str()),
+        "userInfo" => json!(user(attributes)),
+        "dryRun" => json!(attributes.dry_run),
+        _ => json!(attributes.options),
+    };
+    let wanted = FIELDS.iter().filter(|name| only.is_none_or(|only| only.contains(name)));
+    wanted.map(|name| ((*name).to_owned(), field(name))).collect()
 }
 
 /// Reads an answer, or says what is wrong with it in the words of a real server.
