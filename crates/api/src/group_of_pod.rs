@@ -42,6 +42,11 @@ pub fn group_of(pod: &Pod) -> Option<String> {
     named_group(pod).map(str::to_owned).or_else(|| if is_alone(pod) { own() } else { None })
 }
 
+/// What a label of a pod says, if it says anything.
+fn tag<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.labels.as_ref()?.get(key).map(String::as_str).filter(|value| !value.is_empty())
+}
+
 /// What a lone pod can say that its group follows; whoever says such a thing is judged by the pod-grouper alone.
 const WISHES: &[&str] = &[
     annotations::SKIP_POD_GROUPER,
@@ -56,28 +61,35 @@ const WISHES: &[&str] = &[
     labels::SPARK_SELECTOR,
 ];
 
-/// The group that the pod-grouper is about to make for a pod, where that needs no thought: the pod belongs to nothing else and says nothing
-/// but its queue, its node pool and its priority class. So such a pod can be placed before its group is there.
+/// Whether it is known without thought which group the pod-grouper is about to make for a pod: the pod belongs to nothing else and says
+/// nothing but its queue, its node pool and its priority class.
 #[must_use]
-pub fn implied_group(pod: &Pod, queue_label: &str, node_pool_label: Option<&str>) -> Option<PodGroup> {
+pub fn implies_group(pod: &Pod, queue_label: &str) -> bool {
     let metadata = &pod.metadata;
-    let name = group_of(pod)?;
-    let is_own = is_alone(pod) && name == group_name(metadata.name.as_deref()?, metadata.uid.as_deref()?);
+    let (Some(name), Some(uid)) = (&metadata.name, &metadata.uid) else { return false };
+    let is_own = is_alone(pod) && named_group(pod).is_none_or(|group| group == group_name(name, uid));
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let tags = metadata.labels.as_ref();
     let wishes =
         |map: Option<&BTreeMap<String, String>>| WISHES.iter().any(|key| map.is_some_and(|map| map.contains_key(*key)));
-    if !is_own || matches!(phase, Some("Succeeded" | "Failed")) || wishes(tags) || wishes(metadata.annotations.as_ref())
-    {
+    let of_a_project = tag(pod, queue_label).is_none() && tag(pod, labels::PROJECT).is_some();
+    is_own
+        && !of_a_project
+        && !matches!(phase, Some("Succeeded" | "Failed"))
+        && !wishes(metadata.labels.as_ref())
+        && !wishes(metadata.annotations.as_ref())
+}
+
+/// The group that [a pod implies](implies_group). So such a pod can be placed before its group is there.
+#[must_use]
+pub fn implied_group(pod: &Pod, queue_label: &str, node_pool_label: Option<&str>) -> Option<PodGroup> {
+    if !implies_group(pod, queue_label) {
         return None;
     }
-    let tag = |key: &str| tags?.get(key).filter(|value| !value.is_empty()).cloned();
-    let queue = match tag(queue_label) {
-        None if tag(labels::PROJECT).is_some() => return None,
-        queue => queue.unwrap_or_else(|| objects::DEFAULT_QUEUE.to_owned()),
-    };
+    let metadata = &pod.metadata;
+    let name = group_of(pod)?;
+    let queue = tag(pod, queue_label).unwrap_or(objects::DEFAULT_QUEUE).to_owned();
     let class = pod.spec.as_ref().and_then(|spec| spec.priority_class_name.clone()).filter(|class| !class.is_empty());
-    let pool = node_pool_label.and_then(|label| Some((label.to_owned(), tag(label)?)));
+    let pool = node_pool_label.and_then(|label| Some((label.to_owned(), tag(pod, label)?.to_owned())));
     Some(PodGroup {
         metadata: ObjectMeta {
             name: Some(name),

@@ -31,7 +31,7 @@ pub use bind_request::{
 pub use config::{Config, ConfigSpec, ConfigStatus};
 pub use crds::{WriteCrdsError, crds, crds_yaml, write_crds};
 pub use duration::{Duration, ParseDurationError};
-pub use group_of_pod::{group_name, group_of, implied_group, is_alone, named_group};
+pub use group_of_pod::{group_name, group_of, implied_group, implies_group, is_alone, named_group};
 pub use pod_group::{
     PodGroup, PodGroupCondition, PodGroupResourcesStatus, PodGroupSpec, PodGroupStatus, Preemptibility, QuotaDetails,
     SchedulingCondition, SubGroup, TopologyConstraint, UnschedulableExplanation, UnschedulableExplanationDetails,

@@ -12,6 +12,7 @@
 //! component.
 
 mod apply;
+mod crowd;
 mod error;
 pub mod kinds;
 mod metrics;

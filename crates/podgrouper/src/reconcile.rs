@@ -12,14 +12,13 @@ use k8s_openapi::api::{
     scheduling::v1::PriorityClass,
 };
 use kai_api::{PodGroup, is_alone, named_group, names::annotations};
-use kai_kit::{
-    Class, Index, Key, Mirror, Next, Pace, Process, WorkQueue, classify, errors::message, events::Kind, writes,
-};
+use kai_kit::{Class, Index, Key, Mirror, Next, Process, WorkQueue, classify, errors::message, events::Kind, writes};
 use kube::Api;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::{
     apply,
+    crowd::{Crowd, LATER},
     error::Trouble,
     kinds,
     metrics::Numbers,
@@ -40,8 +39,6 @@ const MOST_OBJECTS: usize = 8;
 /// A bound pod is looked at again this many times later than a waiting one.
 const CALM: u32 = 10;
 
-/// After this it is seen whether a crowd is over.
-const LATER: Duration = Duration::from_secs(1);
 /// The group of a pod that is older than this is not put off.
 const LATEST: SignedDuration = SignedDuration::from_secs(30);
 
@@ -51,8 +48,7 @@ pub(crate) struct Grouper {
     pub options: Options,
     pub queue: WorkQueue<Key>,
     pub turnstile: Turnstile,
-    /// Pods without an owner that came lately.
-    pub pace: Arc<Mutex<Pace>>,
+    pub crowd: Crowd,
     pub owners: Arc<Owners>,
     pub pods: Mirror<Pod>,
     pub pods_by_group: Index,
@@ -219,18 +215,11 @@ impl Grouper {
         scheduler == Some(&self.options.scheduler_name) && selected && !skipped && !is_over(pod)
     }
 
-    /// Whether others come first: in a crowd nobody waits for a group of which everybody knows what it will be, and whoever binds the pod
-    /// ties it.
+    /// Whether others come first, and its group is not there yet.
     fn is_put_off(&self, pod: &Pod, key: &Key) -> bool {
-        let options = &self.options;
-        let crowded = options.put_off_from > 0 && self.pace.lock().count(0) >= options.put_off_from;
-        if !crowded || !options.groups_as_implied() {
-            return false;
-        }
         let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let is_new = created.is_some_and(|created| self.process.now().duration_since(created) < LATEST);
-        let implied = kai_api::implied_group(pod, &options.queue_label_key, Some(&options.nodepool_label_key));
-        let group = implied.filter(|_| is_new).and_then(|group| group.metadata.name);
+        let group = kai_api::group_of(pod).filter(|_| is_new && self.crowd.comes_first(pod));
         group.is_some_and(|group| self.groups.get(&Key::new(&key.namespace, &group)).is_none())
     }
 

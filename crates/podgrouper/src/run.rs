@@ -6,18 +6,19 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, Pod, PodSpec, PodStatus},
     scheduling::v1::PriorityClass,
 };
-use kai_api::PodGroup;
+use kai_api::{PodGroup, names::annotations};
 use kai_kit::{
-    Change, Key, Mirror, Pace, Process, Selection, WorkQueue,
+    Change, Key, Mirror, Process, Selection, WorkQueue,
     backoff::Backoff,
     events::Kind,
     lease::{self, Times},
 };
 use kube::{Api, ResourceExt as _, runtime::watcher};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    crowd::{Crowd, LATER},
     error::Error,
     metrics::Numbers,
     options::Options,
@@ -69,14 +70,14 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         kai_api::named_group(pod).map(|group| Key::new(namespace, group).to_string()).into_iter().collect()
     });
     let ours = Selection::of_scheduler(&options.scheduler_name).labels(&options.pod_label_selector);
-    let pace: Arc<Mutex<Pace>> = Arc::default();
+    let crowd = Crowd::new(&options);
     let hear = {
-        let (queue, owners, pace) = (queue.clone(), Arc::clone(&owners), Arc::clone(&pace));
+        let (queue, owners, crowd) = (queue.clone(), Arc::clone(&owners), crowd.clone());
         move |change: &Change<'_, Pod>| {
             if matches!(change, Change::Added(pod) if kai_api::is_alone(pod)) {
-                pace.lock().count(1);
+                crowd.pace.lock().count(1);
             }
-            hear_pod(change, &queue, &owners);
+            hear_pod(change, &queue, &owners, &crowd);
         }
     };
     let pods = builder.hear(hear).start(process, ours, &cancel);
@@ -134,7 +135,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         options,
         queue: queue.clone(),
         turnstile,
-        pace,
+        crowd,
         owners,
         pods,
         pods_by_group,
@@ -148,23 +149,24 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
 }
 
 /// A pod is worked on when it is new and when it says something else than before.
-fn hear_pod(change: &Change<'_, Pod>, queue: &WorkQueue<Key>, owners: &Owners) {
+fn hear_pod(change: &Change<'_, Pod>, queue: &WorkQueue<Key>, owners: &Owners, crowd: &Crowd) {
     let key = Key::of(change.object().as_ref());
+    let ask = |key, pod| if crowd.comes_first(pod) { queue.add_after(key, LATER) } else { queue.add(key) };
     match change {
         Change::Added(pod) => {
             if !is_over(pod) {
-                queue.add(key);
+                ask(key, pod);
             }
         }
         Change::Changed(old, new) => {
             let (old_meta, new_meta) = (&old.metadata, &new.metadata);
             let same = old_meta.labels == new_meta.labels
-                && old_meta.annotations == new_meta.annotations
+                && settings(old).eq(settings(new))
                 && old_meta.owner_references == new_meta.owner_references;
             if is_over(new) {
                 owners.forget(&key);
             } else if !same {
-                queue.add(key);
+                ask(key, new);
             }
         }
         Change::Removed(_) => {
@@ -172,6 +174,15 @@ fn hear_pod(change: &Change<'_, Pod>, queue: &WorkQueue<Key>, owners: &Owners) {
             queue.forgive(&key);
         }
     }
+}
+
+/// What a binding writes on every pod; no group follows it.
+const OF_BINDINGS: [&str; 2] = [annotations::RECEIVED_RESOURCE_TYPE, annotations::NUMA_PREDICTED];
+
+/// The annotations that a group may follow.
+fn settings(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
+    let all = pod.metadata.annotations.iter().flatten();
+    all.filter(|(key, value)| is_setting(key, value) && !OF_BINDINGS.contains(&key.as_str()))
 }
 
 /// Keeps what kinds of workloads look at.
