@@ -2,7 +2,7 @@
 //!
 //! What a pod asks for is rounded up, what a node has is rounded down, so that rounding never makes room that is not there.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 use kai_core::{
@@ -26,18 +26,22 @@ pub(crate) enum Round {
 }
 
 /// What is wrong with a field, as one sentence with a hint.
-pub(crate) fn wrong(field: &str, what: impl std::fmt::Display, hint: &str) -> String {
+pub(crate) fn wrong(field: impl Display, what: impl Display, hint: &str) -> String {
     format!("field `{field}`: {what}; hint: {hint}")
 }
 
 /// An amount of a resource in the core's unit: millicores for cpu, whole units for everything else.
-pub(crate) fn amount(field: &str, resource: &str, quantity: &Quantity, round: Round) -> Result<i64, String> {
+pub(crate) fn amount(field: impl Display, resource: &str, quantity: &Quantity, round: Round) -> Result<i64, String> {
     let parsed: kai_quantity::Quantity = quantity.0.parse().map_err(|_| {
         let shown: String = quantity.0.chars().take(64).collect();
-        wrong(field, format_args!("`{shown}` is not a quantity"), "write a number with a unit, such as `500m` or `2Gi`")
+        wrong(
+            &field,
+            format_args!("`{shown}` is not a quantity"),
+            "write a number with a unit, such as `500m` or `2Gi`",
+        )
     })?;
     if parsed.is_negative() {
-        return Err(wrong(field, format_args!("{parsed} is negative"), "write 0 or more"));
+        return Err(wrong(&field, format_args!("{parsed} is negative"), "write 0 or more"));
     }
     let unit = if resource == "cpu" { NANO / 1000 } else { NANO };
     let nano = parsed.nano_saturating();
@@ -46,7 +50,7 @@ pub(crate) fn amount(field: &str, resource: &str, quantity: &Quantity, round: Ro
         Round::Up => nano / unit + i128::from(nano % unit != 0),
     };
     i64::try_from(amount).ok().filter(|amount| *amount <= LARGEST).ok_or_else(|| {
-        wrong(field, format_args!("{parsed} is more than any machine has"), "write the amount one machine could have")
+        wrong(&field, format_args!("{parsed} is more than any machine has"), "write the amount one machine could have")
     })
 }
 

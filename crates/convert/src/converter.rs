@@ -16,6 +16,7 @@ use kai_core::{
     delta::{Delta, Node},
     time::Time,
 };
+use rustc_hash::FxHashMap;
 
 use crate::{
     bind_request::BindRecord,
@@ -91,16 +92,16 @@ pub struct Converter {
     settings: Settings,
     nodes: BTreeMap<String, Node>,
     zones: BTreeMap<String, Zones>,
-    pods: BTreeMap<String, PodRecord>,
-    uids: BTreeMap<String, String>,
+    pods: FxHashMap<String, PodRecord>,
+    uids: FxHashMap<String, String>,
     needs: BTreeMap<Need, BTreeSet<String>>,
     groups: BTreeMap<String, GroupRecord>,
     /// Groups that pods without an owner are in as soon as the pod-grouper has made them, and by which pod.
     implied: BTreeMap<String, GroupRecord>,
-    implied_for: BTreeMap<String, String>,
+    implied_for: FxHashMap<String, String>,
     priorities: Priorities,
     binds: BTreeMap<String, BindRecord>,
-    bind_of: BTreeMap<String, String>,
+    bind_of: FxHashMap<String, String>,
     /// By node: BindRequests for parts of its GPUs.
     sharing_on: BTreeMap<String, BTreeSet<String>>,
     volumes: Volumes,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What is kept of a PodGroup: everything but its priority, which can change without it.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct GroupRecord {
     group: PodGroup,
     class: Option<String>,
@@ -151,11 +151,11 @@ fn check(spec: &kai_api::PodGroupSpec) -> Result<(), String> {
             && !known.contains(parent.as_str())
         {
             let what = format_args!("no subgroup is called `{parent}`");
-            return Err(wrong(&field("parent"), what, "name one of the group's subgroups, or leave it out"));
+            return Err(wrong(field("parent"), what, "name one of the group's subgroups, or leave it out"));
         }
         if parents.insert(&sub.name, read.parent).is_some() {
             let what = format_args!("`{}` is there twice", sub.name);
-            return Err(wrong(&field("name"), what, "give each subgroup a name of its own"));
+            return Err(wrong(field("name"), what, "give each subgroup a name of its own"));
         }
     }
     for (index, sub) in spec.sub_groups.iter().enumerate() {
@@ -165,7 +165,7 @@ fn check(spec: &kai_api::PodGroupSpec) -> Result<(), String> {
             steps += 1;
             if steps > parents.len() {
                 let what = format_args!("`{}` is below itself", sub.name);
-                return Err(wrong(&format!("spec.subGroups[{index}].parent"), what, "let one of them have no parent"));
+                return Err(wrong(format!("spec.subGroups[{index}].parent"), what, "let one of them have no parent"));
             }
             above = parents.get(parent.as_str()).cloned().flatten();
         }

@@ -91,12 +91,13 @@ pub(crate) struct Surroundings<'a> {
 impl Draft {
     /// Reads a pod's object. `scheduler` is the name by which pods ask for this scheduler.
     pub(crate) fn of(object: &k8s::Pod, scheduler: &str) -> Self {
-        let spec = object.spec.clone().unwrap_or_default();
+        let (no_spec, no_notes) = (k8s::PodSpec::default(), BTreeMap::new());
+        let spec = object.spec.as_ref().unwrap_or(&no_spec);
         let namespace = object.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let tags = object.metadata.labels.clone().unwrap_or_default();
-        let notes = object.metadata.annotations.clone().unwrap_or_default();
-        let origin = origin(&tags, &spec, scheduler);
-        let phase = phase(object, &spec);
+        let notes = object.metadata.annotations.as_ref().unwrap_or(&no_notes);
+        let origin = origin(&tags, spec, scheduler);
+        let phase = phase(object, spec);
         let over = matches!(phase, Phase::Succeeded | Phase::Failed);
         let (mut request, invalid) = if over { (Request::default(), None) } else { request::request(object) };
         if tags.get(labels::APP).is_some_and(|app| app == namespaces::RESERVATION) {
@@ -105,7 +106,7 @@ impl Draft {
             request.numa = Vec::new();
         }
         let (constraints, terms) =
-            if over { (Constraints::default(), Vec::new()) } else { constraint::constraints(&spec, &namespace, &tags) };
+            if over { (Constraints::default(), Vec::new()) } else { constraint::constraints(spec, &namespace, &tags) };
         let node = spec.node_name.clone().filter(|node| !node.is_empty() && !over);
         let shared = matches!(request.gpus, Gpus::Portion { .. } | Gpus::Memory { .. });
         let placement = node.map(|node| Placement {
@@ -134,14 +135,14 @@ impl Draft {
             labels: tags,
             namespace: namespace.clone(),
         };
-        let volumes = volume_claims(&spec, &name(&object.metadata)).into_iter().map(&scoped);
+        let volumes = volume_claims(spec, &name(&object.metadata)).into_iter().map(&scoped);
         Self {
-            claims: if over { Vec::new() } else { claims(object, &spec, &namespace) },
+            claims: if over { Vec::new() } else { claims(object, spec, &namespace) },
             volumes: if over { Vec::new() } else { volumes.collect() },
             config_maps: if over {
                 BTreeSet::new()
             } else {
-                config_maps(&spec, &notes).into_iter().map(scoped).collect()
+                config_maps(spec, notes).into_iter().map(scoped).collect()
             },
             terms,
             observed: numa::annotated_shares(notes.get(annotations::NUMA_OBSERVED)),

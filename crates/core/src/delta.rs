@@ -24,7 +24,7 @@ pub use self::{
 };
 
 /// One change of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Delta {
     /// A node is there, as described.
@@ -65,7 +65,7 @@ pub enum Delta {
 }
 
 /// An extended resource that devices of DRA drivers serve. `nvidia.com/gpu` stands for whole GPUs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceResource {
     /// The name of the resource.
@@ -77,7 +77,7 @@ pub struct DeviceResource {
 }
 
 /// A Topology: the labels that divide nodes into domains, from the widest to the narrowest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Topology {
     /// Its name.
@@ -87,7 +87,7 @@ pub struct Topology {
 }
 
 /// One level of a topology.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Level {
     /// The node label whose value names the domain.

@@ -15,7 +15,7 @@ impl Converter {
         if implied.as_ref().map(|(group, _)| group) != self.implied_for.get(pod) {
             self.no_longer_imply(pod, out);
         }
-        if let Some((group, record)) = implied {
+        if let Some((group, record)) = implied.filter(|(group, record)| self.implied.get(group) != Some(record)) {
             self.implied_for.insert(pod.to_owned(), group.clone());
             self.implied.insert(group.clone(), record);
             out.extend(self.tell_group(&group));

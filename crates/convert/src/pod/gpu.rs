@@ -23,7 +23,7 @@ pub fn gpus(notes: &BTreeMap<String, String>, whole: i64) -> Result<Gpus, String
     }
     if whole > 0 {
         let name = if fraction.is_some() { annotations::GPU_FRACTION } else { annotations::GPU_MEMORY };
-        return Err(wrong(&field(name), "excludes whole GPUs", "remove it or the container's `nvidia.com/gpu`"));
+        return Err(wrong(field(name), "excludes whole GPUs", "remove it or the container's `nvidia.com/gpu`"));
     }
     let devices = devices(notes)?;
     match (fraction, memory) {
@@ -45,7 +45,7 @@ fn devices(notes: &BTreeMap<String, String>) -> Result<u32, String> {
     let Some(text) = written(notes, annotations::GPU_FRACTION_DEVICES) else { return Ok(1) };
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
         let what = format_args!("`{text}` is not a number of devices");
-        wrong(&field(annotations::GPU_FRACTION_DEVICES), what, "write a whole number such as `2`")
+        wrong(field(annotations::GPU_FRACTION_DEVICES), what, "write a whole number such as `2`")
     })
 }
 
@@ -75,7 +75,7 @@ fn part_of_memory(text: &str, devices: u32) -> Result<Gpus, String> {
         _ => {
             let shown: String = text.chars().take(32).collect();
             let what = format_args!("`{shown}` is not a number of MiB");
-            Err(wrong(&field(annotations::GPU_MEMORY), what, "write a whole number such as `4096`"))
+            Err(wrong(field(annotations::GPU_MEMORY), what, "write a whole number such as `4096`"))
         }
     }
 }

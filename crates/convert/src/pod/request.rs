@@ -1,7 +1,7 @@
 //! What a pod asks for: containers and sidecars together or the peak of the init containers, whichever is more, plus overhead. What
 //! the pod itself asks for (pod-level resources) stands instead of what its containers add up to.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Arguments};
 
 use k8s_openapi::api::core::v1 as k8s;
 use kai_api::names::resources;
@@ -56,7 +56,7 @@ pub fn asked(pod: &k8s::Pod) -> Asked {
     let mut amounts = amounts.unwrap_or_default();
     let whole = |name: &str| amounts.get(name).copied().unwrap_or(0);
     let gpus = whole(resources::NVIDIA_GPU).saturating_add(whole(resources::AMD_GPU));
-    let part = match gpu::gpus(&pod.metadata.annotations.clone().unwrap_or_default(), gpus) {
+    let part = match gpu::gpus(pod.metadata.annotations.as_ref().unwrap_or(&BTreeMap::new()), gpus) {
         Ok(Gpus::Portion { devices, millionths }) => Some(GpuPart::Portion { devices, millionths }),
         Ok(Gpus::Memory { devices, mib }) => Some(GpuPart::Memory { devices, mib }),
         // A whole number written as a fraction.
@@ -89,7 +89,8 @@ pub fn gpus_of(resource: &str, nano: i128) -> i128 {
 
 /// Reads a pod's request. With a complaint comes whatever could be read.
 pub(crate) fn request(pod: &k8s::Pod) -> (Request, Option<String>) {
-    let annotations = pod.metadata.annotations.clone().unwrap_or_default();
+    let none = BTreeMap::new();
+    let annotations = pod.metadata.annotations.as_ref().unwrap_or(&none);
     let legacy_mig = annotations.keys().any(|name| name.starts_with(kai_api::names::annotations::MIG_PREFIX));
     let empty = Request { legacy_mig, ..Request::default() };
     let Some(spec) = &pod.spec else { return (empty, None) };
@@ -105,7 +106,7 @@ pub(crate) fn request(pod: &k8s::Pod) -> (Request, Option<String>) {
     let (cpu, memory, storage) = (take("cpu"), take("memory"), take("ephemeral-storage"));
     let whole = take(resources::NVIDIA_GPU).saturating_add(take(resources::AMD_GPU));
     total.retain(|_, amount| *amount > 0);
-    let (gpus, invalid) = match gpu::gpus(&annotations, whole) {
+    let (gpus, invalid) = match gpu::gpus(annotations, whole) {
         Ok(gpus) => (gpus, None),
         Err(error) => (Gpus::Whole(u32::try_from(whole).unwrap_or(u32::MAX)), Some(error)),
     };
@@ -146,8 +147,8 @@ struct Containers {
 impl Containers {
     fn read(spec: &k8s::PodSpec) -> Result<Self, String> {
         let main = spec.containers.iter().enumerate();
-        let main =
-            main.map(|(index, container)| requests(&format!("spec.containers[{index}]"), container.resources.as_ref()));
+        let main = main
+            .map(|(index, container)| requests(format_args!("spec.containers[{index}]"), container.resources.as_ref()));
         let mut read = Self {
             main: main.collect::<Result<_, _>>()?,
             sidecars: Vec::new(),
@@ -156,7 +157,7 @@ impl Containers {
         };
         let mut running = Amounts::new();
         for (index, container) in spec.init_containers.iter().flatten().enumerate() {
-            let asked = requests(&format!("spec.initContainers[{index}]"), container.resources.as_ref())?;
+            let asked = requests(format_args!("spec.initContainers[{index}]"), container.resources.as_ref())?;
             if container.restart_policy.as_deref() == Some("Always") {
                 add(&mut running, &asked);
                 read.sidecars.push(asked);
@@ -176,15 +177,15 @@ impl Containers {
             add(&mut total, asked);
         }
         raise(&mut total, &self.peak);
-        let own = requests("spec", spec.resources.as_ref())?;
+        let own = requests(format_args!("spec"), spec.resources.as_ref())?;
         let of_the_pod = |name: &str| name == "cpu" || name == "memory" || name.starts_with("hugepages-");
         total.extend(own.into_iter().filter(|(name, _)| of_the_pod(name)));
         if let Some(overhead) = &spec.overhead {
-            add(&mut total, &list("spec.overhead", overhead)?);
+            add(&mut total, &list(format_args!("spec.overhead"), overhead)?);
         }
         match total.iter().find(|(_, amount)| **amount > LARGEST) {
             Some((name, _)) => Err(wrong(
-                &format!("spec.containers[].resources.requests[{name}]"),
+                format!("spec.containers[].resources.requests[{name}]"),
                 "adds up to more than any machine has",
                 "ask for what one machine could have",
             )),
@@ -194,22 +195,22 @@ impl Containers {
 }
 
 /// The requests of a container; what it only limits it also requests, as the API server writes it.
-fn requests(path: &str, resources: Option<&k8s::ResourceRequirements>) -> Result<Amounts, String> {
+fn requests(path: Arguments<'_>, resources: Option<&k8s::ResourceRequirements>) -> Result<Amounts, String> {
     let Some(resources) = resources else { return Ok(Amounts::new()) };
     let mut read = Amounts::new();
     if let Some(limits) = &resources.limits {
-        read = list(&format!("{path}.resources.limits"), limits)?;
+        read = list(format_args!("{path}.resources.limits"), limits)?;
     }
     if let Some(requests) = &resources.requests {
-        read.extend(list(&format!("{path}.resources.requests"), requests)?);
+        read.extend(list(format_args!("{path}.resources.requests"), requests)?);
     }
     Ok(read)
 }
 
-fn list(path: &str, list: &ResourceList) -> Result<Amounts, String> {
+fn list(path: Arguments<'_>, list: &ResourceList) -> Result<Amounts, String> {
     let read = list
         .iter()
-        .map(|(name, quantity)| Ok((name.clone(), amount(&format!("{path}[{name}]"), name, quantity, Round::Up)?)));
+        .map(|(name, quantity)| Ok((name.clone(), amount(format_args!("{path}[{name}]"), name, quantity, Round::Up)?)));
     read.collect()
 }
 

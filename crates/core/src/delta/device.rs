@@ -28,7 +28,7 @@ pub struct DeviceRef {
 }
 
 /// A ResourceClaim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Claim {
     /// `namespace/name`.
@@ -50,7 +50,7 @@ pub struct Claim {
 }
 
 /// The devices a claim has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClaimAllocation {
     /// The node; `None`: usable from everywhere.
@@ -60,7 +60,7 @@ pub struct ClaimAllocation {
 }
 
 /// One request of a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClaimRequest {
     /// Its name.
@@ -74,7 +74,7 @@ pub struct ClaimRequest {
 }
 
 /// How many devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum DeviceCount {
     /// So many.

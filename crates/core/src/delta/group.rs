@@ -3,7 +3,7 @@
 use crate::time::{Span, Time};
 
 /// A PodGroup: pods that belong together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PodGroup {
     /// `namespace/name`.
@@ -39,7 +39,7 @@ pub struct PodGroup {
 }
 
 /// A part of a PodGroup.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SubGroup {
     /// Its name, unique in the group.

@@ -6,7 +6,7 @@ use super::Constraints;
 use crate::time::Time;
 
 /// A pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pod {
     /// Its uid: the name under which the core knows it.
@@ -44,7 +44,7 @@ pub struct Pod {
 }
 
 /// Where a pod is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Phase {
     /// Not running yet. With a placement it is bound or being bound.
@@ -60,7 +60,7 @@ pub enum Phase {
 }
 
 /// Where a pod is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Placement {
     /// The node's name.
@@ -84,7 +84,7 @@ pub struct NumaShare {
 }
 
 /// Who schedules a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Origin {
     /// This scheduler.

@@ -3,7 +3,7 @@
 use crate::time::{Span, Time};
 
 /// A queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Queue {
     /// Its name.
@@ -27,7 +27,7 @@ pub struct Queue {
 }
 
 /// What a queue may have of one resource. `None` is "unlimited".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QueueResource {
     /// What is guaranteed.
