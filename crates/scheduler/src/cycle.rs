@@ -58,10 +58,10 @@ impl Scheduler {
         self.metrics.count(&plan, &watched, &self.model, &self.pool());
         self.model.record(now, &self.policy, &plan);
         let decided = Instant::now();
-        let told = Told::of(&plan, &self.model, &before);
+        let mut told = Told::of(&plan, &self.model, &before);
         let waiting = !plan.reasons.is_empty() || !told.pipelined.is_empty();
         let delays = delays(&plan);
-        self.carry_out(&told, now);
+        self.carry_out(&mut told, now);
         self.drop_spent(now);
         self.say(&told);
         self.model.changed = false;
@@ -114,7 +114,7 @@ impl Scheduler {
         }
         for (key, uid) in lost {
             self.model.binds.dropping.insert(uid.clone());
-            self.writer.begin(|around| bind::drop_request(around, key, uid));
+            self.writer.begin(move |around| bind::drop_request(around, key, uid));
         }
     }
 
@@ -130,7 +130,7 @@ impl Scheduler {
             binds.spent(now).filter(ours).map(|(key, note)| (key.clone(), note.uid.clone())).collect();
         for (key, uid) in spent {
             self.model.binds.dropping.insert(uid.clone());
-            self.writer.begin(|around| bind::drop_request(around, key, uid));
+            self.writer.begin(move |around| bind::drop_request(around, key, uid));
         }
     }
 
@@ -140,8 +140,8 @@ impl Scheduler {
     }
 
     /// Puts decisions into the model, then begins to write them.
-    fn carry_out(&mut self, told: &Told, now: Time) {
-        let mut notes: BTreeMap<String, Vec<GroupNote>> = told.notes.clone();
+    fn carry_out(&mut self, told: &mut Told, now: Time) {
+        let mut notes: BTreeMap<String, Vec<GroupNote>> = std::mem::take(&mut told.notes);
         for eviction in &told.evictions {
             self.model.evict(&eviction.uid, now);
             let entry = notes.entry(eviction.group.clone()).or_default();
@@ -153,18 +153,17 @@ impl Scheduler {
             0 => false,
             least => self.pace.count(told.binds.len()) >= least,
         };
-        for (key, request) in &told.binds {
-            let mut request = request.clone();
-            self.model.binds.hand_on(key, &mut request.object, now.0);
-            let failed = self.model.binds.known.get(key).filter(|known| known.failed && !known.uid.is_empty());
+        for (key, mut request) in std::mem::take(&mut told.binds) {
+            self.model.binds.hand_on(&key, &mut request.object, now.0);
+            let failed = self.model.binds.known.get(&key).filter(|known| known.failed && !known.uid.is_empty());
             let previous = failed.map(|known| known.uid.clone());
-            let Some(pod) = self.model.notes.pod_reference(key) else { continue };
-            let direct = self.direct(key, &request).filter(|_| crowded);
-            self.model.decide(key, Arc::new(request.object.clone()));
-            self.no_longer_waits(key);
-            let bind = bind::Bind { key: key.clone(), request, previous, direct, pod };
+            let Some(pod) = self.model.notes.pod_reference(&key) else { continue };
+            let direct = self.direct(&key, &request).filter(|_| crowded);
+            self.model.decide(&key, Arc::new(request.object.clone()));
+            self.no_longer_waits(&key);
+            let bind = bind::Bind { key, request, previous, direct, pod };
             let latency = self.metrics.bind.clone();
-            self.writer.begin(|around| async move {
+            self.writer.begin(move |around| async move {
                 let begun = Instant::now();
                 let outcome = bind::write(around, bind).await;
                 latency.observe(milliseconds(begun.elapsed()));
@@ -179,11 +178,11 @@ impl Scheduler {
                 text: eviction.text.clone(),
                 annotations: eviction.annotations.clone(),
             };
-            self.writer.begin(|around| evict::write(around, evict));
+            self.writer.begin(move |around| evict::write(around, evict));
         }
         for (group, notes) in notes {
             if self.model.note(&group, &notes) {
-                self.writer.begin_note(|around| note::write(around, group, notes));
+                self.writer.begin_note(move |around| note::write(around, group, notes));
             }
         }
     }

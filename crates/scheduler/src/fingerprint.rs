@@ -2,25 +2,14 @@
 
 use std::{
     collections::hash_map::DefaultHasher,
-    fmt::{self, Debug, Write as _},
-    hash::Hasher as _,
+    hash::{Hash, Hasher as _},
 };
 
-struct Feed(DefaultHasher);
-
-impl fmt::Write for Feed {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// The number of a value, by all that its debug text shows.
-pub(crate) fn of(value: &impl Debug) -> u64 {
-    let mut feed = Feed(DefaultHasher::new());
-    // Feeding a hash cannot fail.
-    let _ = write!(feed, "{value:?}");
-    feed.0.finish()
+/// The number of a value.
+pub(crate) fn of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The number of a text without its digits: texts that differ in counts only are alike.

@@ -17,6 +17,7 @@ use kai_convert::{Converter, GroupNote, Kind, Object, Settings, Veto};
 use kai_core::{Cluster, delta::Delta, plan::Plan, policy::Policy, time::Time};
 use kai_kit::watch::News;
 use kai_trace::Recorder;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use crate::{
@@ -75,13 +76,13 @@ pub(crate) struct Model {
     /// The trace.
     pub(crate) recorder: Option<Recorder<BufWriter<File>>>,
     /// Names of each kind, to see what a new list no longer has.
-    names: BTreeMap<Kind, BTreeSet<(String, String)>>,
+    names: BTreeMap<Kind, FxHashSet<(String, String)>>,
     /// Names that the list under way has not mentioned yet, and names of requests that were confirmed meanwhile.
     listing: BTreeMap<Kind, BTreeSet<(String, String)>>,
     /// Kinds whose first list is complete.
     listed: BTreeSet<Kind>,
     /// Stands for the last delta about each object that the core knows; `None`: whatever comes next counts.
-    prints: BTreeMap<String, Option<u64>>,
+    prints: FxHashMap<String, Option<u64>>,
 }
 
 impl Model {
@@ -105,7 +106,7 @@ impl Model {
             names: BTreeMap::new(),
             listing: BTreeMap::new(),
             listed: BTreeSet::new(),
-            prints: BTreeMap::new(),
+            prints: FxHashMap::default(),
         }
     }
 
@@ -120,16 +121,17 @@ impl Model {
         finish(old.recorder);
     }
 
-    /// The kinds that were not listed yet.
-    pub(crate) fn missing_lists(&self) -> impl Iterator<Item = Kind> {
-        KINDS.iter().copied().filter(|kind| !self.listed.contains(kind))
+    /// Whether every kind was listed.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.len() == KINDS.len()
     }
 
     /// Takes what a watch told.
     pub(crate) fn take(&mut self, kind: Kind, news: News<Object>) {
         match news {
             News::Begin => {
-                self.listing.insert(kind, self.names.get(&kind).cloned().unwrap_or_default());
+                let known = self.names.get(&kind).into_iter().flatten().cloned();
+                self.listing.insert(kind, known.collect());
             }
             News::Listed(object) => {
                 if let Some(open) = self.listing.get_mut(&kind) {
@@ -145,6 +147,7 @@ impl Model {
                     self.first_list(kind);
                 }
             }
+            News::Applied(Object::Pod(pod)) if self.notes.knows(&pod) => {}
             News::Applied(object) => self.apply(object),
             News::Deleted(object) => {
                 let (namespace, name) = name_of(&object);

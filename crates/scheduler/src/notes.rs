@@ -12,6 +12,7 @@ use k8s_openapi::{
 use kai_api::{PodGroup, Queue, SchedulingCondition};
 use kai_convert::Settings;
 use kube::{Resource as _, ResourceExt as _};
+use rustc_hash::FxHashMap;
 
 use crate::fingerprint;
 
@@ -34,6 +35,8 @@ pub(crate) struct PodNote {
     pub(crate) seen: u64,
     /// Stands for the condition it was told to show, which may not be seen yet; 0: none.
     pub(crate) told: u64,
+    /// Stands for all that counts of it once it has its node.
+    print: Option<u64>,
 }
 
 /// What is kept of a group.
@@ -59,7 +62,7 @@ pub(crate) struct GroupRecord {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     /// Pods of this scheduler by `namespace/name`.
-    pub(crate) pods: BTreeMap<Arc<str>, PodNote>,
+    pub(crate) pods: FxHashMap<Arc<str>, PodNote>,
     /// Groups by `namespace/name`.
     pub(crate) groups: BTreeMap<Arc<str>, GroupRecord>,
     /// Groups that show why they wait, or were told to.
@@ -75,7 +78,42 @@ pub(crate) fn condition_print(status: &str, reason: &str, message: &str) -> u64 
     fingerprint::of(&(status, reason, message)).max(1)
 }
 
+/// Stands for all of a pod with a node that anybody here reads: kubelets write much that nobody does. None: it is to be read.
+fn print_of(pod: &Pod) -> Option<u64> {
+    let (metadata, spec, status) = (&pod.metadata, pod.spec.as_ref()?, pod.status.as_ref()?);
+    // Whatever else is changed in the spec counts the generation up.
+    let (node, generation) = (spec.node_name.as_ref().filter(|node| !node.is_empty())?, metadata.generation?);
+    if status.resource_claim_statuses.is_some() {
+        return None;
+    }
+    let shown = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
+    let shown = shown.map(|shown| (&shown.status, &shown.reason, &shown.message));
+    let owners = metadata.owner_references.as_ref().map_or(0, Vec::len);
+    let deleted = metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0);
+    let says = (&metadata.uid, &metadata.labels, &metadata.annotations, owners, deleted);
+    Some(fingerprint::of(&(
+        says,
+        node,
+        generation,
+        &status.phase,
+        &status.nominated_node_name,
+        &status.qos_class,
+        shown,
+    )))
+}
+
 impl Notes {
+    /// Whether nothing that counts of a pod is new. That it was seen is noted.
+    pub(crate) fn knows(&mut self, pod: &Pod) -> bool {
+        let Some(print) = print_of(pod) else { return false };
+        let Some(note) = self.pods.get_mut(key_of(&pod.metadata).as_str()) else { return false };
+        let same = note.print == Some(print);
+        if same {
+            note.version = version_of(&pod.metadata);
+        }
+        same
+    }
+
     /// Takes a pod that is new or changed.
     pub(crate) fn pod(&mut self, pod: &Pod, settings: &Settings) {
         let key: Arc<str> = key_of(&pod.metadata).into();
@@ -116,7 +154,7 @@ impl Notes {
         let version = version_of(&pod.metadata);
         let plain = spec.is_some_and(is_plain);
         let tied = kai_api::named_group(pod).is_some();
-        self.pods.insert(key, PodNote { uid, group, tied, version, waits, plain, seen, told });
+        self.pods.insert(key, PodNote { uid, group, tied, version, waits, plain, seen, told, print: print_of(pod) });
     }
 
     /// Takes the news that a pod is gone; gives its group.
@@ -245,4 +283,85 @@ pub(crate) fn version_of(metadata: &ObjectMeta) -> u64 {
 pub(crate) fn key_of(metadata: &ObjectMeta) -> String {
     let namespace = metadata.namespace.as_deref().unwrap_or("default");
     format!("{namespace}/{}", metadata.name.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use kai_convert::{Converter, Object};
+    use kai_core::delta::Delta;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(value: &Value) -> Pod {
+        serde_json::from_value(value.clone()).expect("a pod")
+    }
+
+    fn bound() -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "team", "uid": "u", "generation": 1, "resourceVersion": "5",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"kai.scheduler/queue": "q"}, "annotations": {"pod-group-name": "g"}},
+            "spec": {"schedulerName": "kai-scheduler", "nodeName": "n", "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"phase": "Pending", "qosClass": "Burstable", "conditions": [{"type": "PodScheduled", "status": "True"}]}})
+    }
+
+    /// What the core is told of a pod, read in full.
+    fn told(before: &Value, after: &Value) -> (Vec<Delta>, Vec<Delta>) {
+        let mut converter = Converter::new(Settings::default());
+        let mut apply = |value: &Value| converter.apply(&Object::Pod(Arc::new(pod(value))));
+        (apply(before), apply(after))
+    }
+
+    #[test]
+    fn what_kubelets_write_is_passed_over_only_where_reading_it_would_tell_nothing_new() {
+        let nothing_new = [
+            (
+                "/status/containerStatuses",
+                json!([{"name": "c", "ready": false, "restartCount": 0, "image": "i", "imageID": ""}]),
+            ),
+            ("/status/hostIP", json!("10.0.0.1")),
+            ("/status/startTime", json!("2026-01-01T00:00:01Z")),
+            ("/metadata/resourceVersion", json!("6")),
+        ];
+        let news = [
+            ("/metadata/uid", json!("v")),
+            ("/metadata/generation", json!(2)),
+            ("/metadata/generation", Value::Null),
+            ("/metadata/labels", json!({"kai.scheduler/queue": "other"})),
+            ("/metadata/annotations", json!({"pod-group-name": "other"})),
+            ("/metadata/deletionTimestamp", json!("2026-01-01T00:01:00Z")),
+            ("/metadata/ownerReferences", json!([{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "j"}])),
+            ("/spec/nodeName", json!("m")),
+            ("/spec/nodeName", Value::Null),
+            ("/status/phase", json!("Running")),
+            ("/status/phase", json!("Failed")),
+            ("/status/nominatedNodeName", json!("m")),
+            ("/status/qosClass", json!("Guaranteed")),
+            ("/status/resourceClaimStatuses", json!([{"name": "c", "resourceClaimName": "d"}])),
+            ("/status/conditions", json!([{"type": "PodScheduled", "status": "False"}])),
+        ];
+        let cases = nothing_new.map(|case| (case, true)).into_iter().chain(news.map(|case| (case, false)));
+        for ((place, value), expected) in cases {
+            let mut after = bound();
+            let (parent, field) = place.rsplit_once('/').expect("a path");
+            after.pointer_mut(parent).expect("an object")[field] = value.clone();
+            let mut notes = Notes::default();
+            notes.pod(&pod(&bound()), &Settings::default());
+            assert_eq!(notes.knows(&pod(&after)), expected, "{place} {value}");
+            let (old, new) = told(&bound(), &after);
+            assert!(!expected || old == new, "{place} {value} tells {new:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_without_a_node_is_always_read() {
+        let mut waiting = bound();
+        waiting["spec"]["nodeName"] = Value::Null;
+        let mut notes = Notes::default();
+        notes.pod(&pod(&waiting), &Settings::default());
+        assert!(!notes.knows(&pod(&waiting)));
+        assert!(!Notes::default().knows(&pod(&bound())));
+    }
 }

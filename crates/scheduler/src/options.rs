@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long, default_value_t = 20, value_name = "MILLISECONDS")]
     pub batch_window: u64,
     /// Milliseconds by which further changes can put off a cycle at most
-    #[arg(long, default_value_t = 200, value_name = "MILLISECONDS")]
+    #[arg(long, default_value_t = 50, value_name = "MILLISECONDS")]
     pub longest_batch_window: u64,
     /// Time between cycles while somebody waits and nothing changes, such as `1s`; a number alone is seconds [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = period)]
@@ -128,7 +128,7 @@ impl Default for Options {
             queue_label_key: None,
             leader_elect: false,
             batch_window: 20,
-            longest_batch_window: 200,
+            longest_batch_window: 50,
             schedule_period: None,
             writes_in_flight: 32,
             direct_binds_from: 32,

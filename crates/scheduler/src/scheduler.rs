@@ -235,7 +235,7 @@ impl Scheduler {
     }
 
     fn is_synced(&self) -> bool {
-        self.shards_listed && self.configs_listed && self.model.missing_lists().next().is_none()
+        self.shards_listed && self.configs_listed && self.model.is_listed()
     }
 
     /// When the next cycle is to be run, if anything is known about that.
@@ -305,7 +305,7 @@ impl Scheduler {
                 self.model.take(kind, news);
                 self.correct_misled();
                 for (group, notes) in std::mem::take(&mut self.model.due) {
-                    self.writer.begin_note(|around| note::write(around, group, notes));
+                    self.writer.begin_note(move |around| note::write(around, group, notes));
                 }
             }
             Change::Shard { epoch, news } if epoch == self.epoch => self.take_shard(news),
@@ -343,7 +343,7 @@ impl Scheduler {
                 };
                 match self.model.stays(pod) {
                     Stays::Known => {}
-                    Stays::Unsure(pod) => self.writer.begin(|around| evict::look_again(around, pod)),
+                    Stays::Unsure(pod) => self.writer.begin(move |around| evict::look_again(around, pod)),
                 }
             }
             Outcome::Noted { group, failed } => {

@@ -3,16 +3,16 @@
 
 pub(crate) mod bind;
 pub(crate) mod evict;
+mod lane;
 pub(crate) mod note;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use kai_kit::{Process, backoff::Backoff};
-use tokio::{
-    sync::{Semaphore, mpsc::UnboundedSender, watch},
-    task::JoinSet,
-};
+use tokio::sync::{mpsc::UnboundedSender, watch};
 
+use self::lane::{Lane, Work};
 use crate::{Options, change::Change, outcome::Outcome};
 
 /// Pauses after errors that may go away.
@@ -23,15 +23,13 @@ const BOOKKEEPERS: usize = 2;
 
 /// Carries out decisions in the background.
 pub(crate) struct Writer {
-    surroundings: Surroundings,
-    permits: Arc<Semaphore>,
-    bookkeepers: Arc<Semaphore>,
+    surroundings: Arc<Surroundings>,
     changes: UnboundedSender<Change>,
-    tasks: JoinSet<()>,
+    decisions: Lane,
+    bookkeeping: Lane,
 }
 
 /// What a write needs.
-#[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) process: Process,
     /// Whether this replica may write.
@@ -57,11 +55,10 @@ impl Writer {
         leads: watch::Receiver<bool>,
     ) -> Self {
         Self {
-            surroundings: Surroundings { process, leads, disruption_condition },
-            permits: Arc::new(Semaphore::new(options.writes_in_flight.max(1))),
-            bookkeepers: Arc::new(Semaphore::new(BOOKKEEPERS)),
+            surroundings: Arc::new(Surroundings { process, leads, disruption_condition }),
             changes,
-            tasks: JoinSet::new(),
+            decisions: Lane::new(options.writes_in_flight),
+            bookkeeping: Lane::new(BOOKKEEPERS),
         }
     }
 
@@ -71,29 +68,37 @@ impl Writer {
     }
 
     /// Begins a write; its outcome comes back as a change.
-    pub(crate) fn begin<W>(&mut self, write: impl FnOnce(Surroundings) -> W)
+    pub(crate) fn begin<W>(&mut self, write: impl FnOnce(Arc<Surroundings>) -> W + Send + 'static)
     where
         W: Future<Output = Outcome> + Send + 'static,
     {
-        self.spawn(Arc::clone(&self.permits), write(self.surroundings.clone()));
+        let work = self.work(write);
+        self.decisions.begin(work);
     }
 
-    /// Begins a write that nobody waits for.
-    pub(crate) fn begin_note<W>(&mut self, write: impl FnOnce(Surroundings) -> W)
+    /// Begins a write that nobody waits for: decisions that wait to be written come first.
+    pub(crate) fn begin_note<W>(&mut self, write: impl FnOnce(Arc<Surroundings>) -> W + Send + 'static)
     where
         W: Future<Output = Outcome> + Send + 'static,
     {
-        self.spawn(Arc::clone(&self.bookkeepers), write(self.surroundings.clone()));
+        let (decisions, work) = (self.decisions.waiting(), self.work(write));
+        self.bookkeeping.begin(Box::new(move || {
+            async move {
+                decisions.is_over().await;
+                work().await;
+            }
+            .boxed()
+        }));
     }
 
-    fn spawn(&mut self, permits: Arc<Semaphore>, write: impl Future<Output = Outcome> + Send + 'static) {
-        while self.tasks.try_join_next().is_some() {}
-        let changes = self.changes.clone();
-        self.tasks.spawn(async move {
-            // Permits are given in the order in which they were asked for. Nobody closes them.
-            let _permit = permits.acquire_owned().await;
-            let outcome = write.await;
-            let _ = changes.send(Change::Written(outcome));
-        });
+    fn work<W>(&self, write: impl FnOnce(Arc<Surroundings>) -> W + Send + 'static) -> Work
+    where
+        W: Future<Output = Outcome> + Send + 'static,
+    {
+        let (surroundings, changes) = (Arc::clone(&self.surroundings), self.changes.clone());
+        Box::new(move || {
+            let write = write(surroundings);
+            async move { drop(changes.send(Change::Written(write.await))) }.boxed()
+        })
     }
 }

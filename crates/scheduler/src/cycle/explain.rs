@@ -73,7 +73,7 @@ impl Scheduler {
             status: Some("True".to_owned()),
             ..SchedulingCondition::default()
         };
-        let print = fingerprint::of(&(&condition.message, &condition.reasons)).max(CLEARED + 1);
+        let print = fingerprint::of(&format!("{:?}", (&condition.message, &condition.reasons))).max(CLEARED + 1);
         if record.told != print && record.exists {
             let shown = record.conditions.iter().find(|shown| shown.node_pool == condition.node_pool);
             let same = shown.is_some_and(|shown| {

@@ -46,9 +46,8 @@ pub(crate) struct Direct {
 }
 
 /// Makes the request, and finds out what is there in the end.
-pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
+pub(crate) async fn write(around: Arc<Surroundings>, mut bind: Bind) -> Outcome {
     let namespace = bind.pod.namespace.clone().unwrap_or_default();
-    let api: Api<BindRequest> = Api::namespaced(around.process.client.clone(), &namespace);
     if !bind.request.extended.is_empty() {
         let pods: Api<Pod> = Api::namespaced(around.process.client.clone(), &namespace);
         // Which container gets which device only the pod itself tells.
@@ -65,7 +64,7 @@ pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
             }
         }
     }
-    let attempt = Attempt { around: &around, api: &api, bind: &bind };
+    let attempt = Attempt { around: &around, namespace: &namespace, bind: &bind };
     let result = match attempt.bind_directly().await {
         Some(placed) => placed,
         None => attempt.make().await,
@@ -102,7 +101,7 @@ pub(crate) async fn write(around: Surroundings, mut bind: Bind) -> Outcome {
 
 struct Attempt<'a> {
     around: &'a Surroundings,
-    api: &'a Api<BindRequest>,
+    namespace: &'a str,
     bind: &'a Bind,
 }
 
@@ -117,7 +116,7 @@ impl Attempt<'_> {
             let notes = binding.metadata.annotations.get_or_insert_default();
             notes.insert(annotations::POD_GROUP.to_owned(), group.clone());
         }
-        let pods = Api::namespaced(self.around.process.client.clone(), self.api.namespace()?);
+        let pods = Api::namespaced(self.around.process.client.clone(), self.namespace);
         match writes::bind(&pods, &binding).await {
             Ok(()) => Some(Bound::Placed(uid)),
             Err(error) if classify(&error) == Class::Gone => Some(Bound::Missing),
@@ -126,17 +125,17 @@ impl Attempt<'_> {
     }
 
     async fn make(&self) -> Bound {
-        let begun = Instant::now();
+        let (begun, api) = (Instant::now(), self.api());
         let mut failures = 0;
         if let Some(previous) = &self.bind.previous {
             // If this fails the request is found to be there below.
             let _ = self.delete(previous).await;
         }
         while *self.around.leads.borrow() && begun.elapsed() < INSIST {
-            match writes::create(self.api, self.around.process.component, &self.bind.request.object).await {
+            match writes::create(&api, self.around.process.component, &self.bind.request.object).await {
                 Ok(made) => return Bound::There(Arc::new(made)),
                 Err(error) => match classify(&error) {
-                    Class::Exists => match self.api.get_opt(self.name()).await {
+                    Class::Exists => match api.get_opt(self.name()).await {
                         Ok(Some(found)) if self.is_in_the_way(&found) => {
                             let uid = found.metadata.uid.clone().unwrap_or_default();
                             let _ = self.delete(&uid).await;
@@ -164,9 +163,9 @@ impl Attempt<'_> {
 
     /// Asks until there is an answer.
     async fn find_out(&self) -> Bound {
-        let mut failures = 0;
+        let (mut failures, api) = (0, self.api());
         loop {
-            match self.api.get_opt(self.name()).await {
+            match api.get_opt(self.name()).await {
                 Ok(Some(found)) => return Bound::There(Arc::new(found)),
                 Ok(None) => return Bound::Missing,
                 Err(error) if classify(&error) == Class::Refused => return Bound::Missing,
@@ -176,6 +175,10 @@ impl Attempt<'_> {
                 return Bound::Missing;
             }
         }
+    }
+
+    fn api(&self) -> Api<BindRequest> {
+        Api::namespaced(self.around.process.client.clone(), self.namespace)
     }
 
     fn name(&self) -> &str {
@@ -195,7 +198,7 @@ impl Attempt<'_> {
     async fn delete(&self, uid: &str) -> Result<(), kube::Error> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        self.api.delete(self.name(), &parameters).await.map(drop)
+        self.api().delete(self.name(), &parameters).await.map(drop)
     }
 
     fn veto(&self, reason: &str) -> Veto {
@@ -206,7 +209,7 @@ impl Attempt<'_> {
 }
 
 /// Deletes a request whose node is gone.
-pub(crate) async fn drop_request(around: Surroundings, key: String, uid: String) -> Outcome {
+pub(crate) async fn drop_request(around: Arc<Surroundings>, key: String, uid: String) -> Outcome {
     let (namespace, name) = key.split_once('/').unwrap_or(("default", &key));
     let api: Api<BindRequest> = Api::namespaced(around.process.client.clone(), namespace);
     let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };

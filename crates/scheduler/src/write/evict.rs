@@ -32,7 +32,7 @@ pub(crate) struct Evict {
 }
 
 /// Deletes the pod, and finds out whether it stays.
-pub(crate) async fn write(around: Surroundings, evict: Evict) -> Outcome {
+pub(crate) async fn write(around: Arc<Surroundings>, evict: Evict) -> Outcome {
     let uid = evict.pod.uid.clone().unwrap_or_default();
     let name = evict.pod.name.clone().unwrap_or_default();
     let namespace = evict.pod.namespace.clone().unwrap_or_default();
@@ -91,7 +91,7 @@ async fn tell(around: &Surroundings, evict: &Evict) {
 }
 
 /// Finds out whether a pod is to be deleted, where what was heard last is older than what is known.
-pub(crate) async fn look_again(around: Surroundings, pod: ObjectReference) -> Outcome {
+pub(crate) async fn look_again(around: Arc<Surroundings>, pod: ObjectReference) -> Outcome {
     let api: Api<Pod> = Api::namespaced(around.process.client.clone(), pod.namespace.as_deref().unwrap_or_default());
     let uid = pod.uid.unwrap_or_default();
     find_out(&around, &api, pod.name.as_deref().unwrap_or_default(), uid).await

@@ -1,5 +1,7 @@
 //! Times on groups: when they started, when they were evicted, since when they have too few pods.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use kai_api::{PodGroup, names::annotations};
 use kai_convert::GroupNote;
@@ -15,7 +17,7 @@ use crate::outcome::Outcome;
 const TRIES: u32 = 8;
 
 /// Writes the notes.
-pub(crate) async fn write(around: Surroundings, group: String, notes: Vec<GroupNote>) -> Outcome {
+pub(crate) async fn write(around: Arc<Surroundings>, group: String, notes: Vec<GroupNote>) -> Outcome {
     let (namespace, name) = group.split_once('/').unwrap_or(("default", &group));
     let api: Api<PodGroup> = Api::namespaced(around.process.client.clone(), namespace);
     let entries: Map<String, Value> = notes.iter().map(|note| annotation(*note)).collect();
