@@ -148,10 +148,10 @@ impl World {
                 let pod = change.object();
                 let of_note = match change {
                     Change::Changed(old, new) => {
-                        let facts = |pod: &Pod| {
-                            (place(pod).map(str::to_owned), has_ended(pod), pod.metadata.deletion_timestamp.is_some())
-                        };
-                        facts(old) != facts(new) || groups_of(old) != groups_of(new)
+                        place(old) != place(new)
+                            || has_ended(old) != has_ended(new)
+                            || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
+                            || groups_of(old) != groups_of(new)
                     }
                     _ => true,
                 };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim, scheduling::v1::PriorityClass};
 use kai_api::{PodGroup, PodGroupStatus, Queue};
 use kai_convert::{Priorities, gpu_labels::GpuLabels};
-use kai_kit::{Change, Class, Key, Mirror, Process, Selection, WorkQueue, backoff::Backoff, classify, watch};
+use kai_kit::{Change, Class, Key, Mirror, Pace, Process, Selection, WorkQueue, backoff::Backoff, classify, watch};
 use kube::ResourceExt;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as latest;
@@ -20,6 +20,11 @@ use crate::{
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 /// How long a node is left alone after it changed: labels come a moment after the devices.
 const NODE_PAUSE: Duration = Duration::from_secs(1);
+
+/// So many changed pods within two seconds are a crowd, and then changes gather for longer: most groups are written once instead of at
+/// each step of their pods.
+const CROWD: usize = 32;
+const CROWD_PAUSE: Duration = Duration::from_millis(2500);
 
 /// Something to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -254,13 +259,15 @@ fn watch_pods(
     let (complete, receiver) = latest::channel(false);
     let (jobs, book, pause) = (jobs.clone(), Arc::clone(book), options.group_pause());
     let ours = Selection::of_scheduler(&options.scheduler_name);
+    let mut pace = Pace::default();
     let tell = move |news| {
         let (touched, listed) = {
             let mut book = book.lock();
             (book.take(news), book.is_complete())
         };
+        let crowded = pace.count(touched.len()) >= CROWD;
         for group in touched {
-            jobs.add_after(Job::Group(group), pause);
+            jobs.add_after(Job::Group(group), if crowded { pause.max(CROWD_PAUSE) } else { pause });
         }
         complete.send_if_modified(|known| std::mem::replace(known, listed) != listed);
     };

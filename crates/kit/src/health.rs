@@ -44,7 +44,11 @@ impl Health {
 
     /// A condition holds.
     pub fn ready(&self, condition: &str) {
-        self.conditions.lock().insert(condition.to_owned(), Condition::Is(Ok(())));
+        let mut conditions = self.conditions.lock();
+        // Watches say it with every event.
+        if !matches!(conditions.get(condition), Some(Condition::Is(Ok(())))) {
+            conditions.insert(condition.to_owned(), Condition::Is(Ok(())));
+        }
     }
 
     /// From now on a condition is what one of another process is, which must not follow this one.

@@ -270,14 +270,7 @@ where
             if old.as_ref().is_some_and(|old| !is_newer(object.as_ref(), old.as_ref())) {
                 return;
             }
-            if let Some(old) = &old {
-                self.unindex(&mut state, &key, old);
-            }
-            for (index, keys) in state.indexes.iter_mut().zip(&self.inner.keys) {
-                for text in keys(&object) {
-                    index.entry(text).or_default().insert(key.clone());
-                }
-            }
+            self.reindex(&mut state, &key, old.as_deref(), Some(&object));
             state.objects.insert(key, Arc::clone(&object));
             old
         };
@@ -301,7 +294,7 @@ where
                 return;
             }
             let Some(old) = state.objects.remove(&key) else { return };
-            self.unindex(&mut state, &key, &old);
+            self.reindex(&mut state, &key, Some(&old), None);
             old
         };
         (self.inner.hear)(&Change::Removed(&old));
@@ -316,7 +309,7 @@ where
             let mut removed = Vec::with_capacity(gone.len());
             for key in gone {
                 if let Some(old) = state.objects.remove(&key) {
-                    self.unindex(&mut state, &key, &old);
+                    self.reindex(&mut state, &key, Some(&old), None);
                     removed.push(old);
                 }
             }
@@ -327,15 +320,23 @@ where
         }
     }
 
-    fn unindex(&self, state: &mut State<K>, key: &Key, old: &K) {
+    /// Lets an object be found by what it says now, and no longer by what it said.
+    fn reindex(&self, state: &mut State<K>, key: &Key, old: Option<&K>, new: Option<&K>) {
         for (index, keys) in state.indexes.iter_mut().zip(&self.inner.keys) {
-            for text in keys(old) {
+            let (before, after) = (old.map(keys).unwrap_or_default(), new.map(keys).unwrap_or_default());
+            if before == after {
+                continue;
+            }
+            for text in before {
                 if let Some(found) = index.get_mut(&text) {
                     found.remove(key);
                     if found.is_empty() {
                         index.remove(&text);
                     }
                 }
+            }
+            for text in after {
+                index.entry(text).or_default().insert(key.clone());
             }
         }
     }

@@ -89,9 +89,13 @@ impl<T: Ord + Clone + Debug> WorkQueue<T> {
             return;
         }
         book.cancel_later(&key);
+        // Whoever works sleeps until the earliest is due.
+        let is_next = book.later.first().is_none_or(|(earliest, _)| due < *earliest);
         book.later.insert((due, key.clone()));
         book.due.insert(key, due);
-        self.wake.notify_one();
+        if is_next {
+            self.wake.notify_one();
+        }
     }
 
     /// Forgets the failures of a key.
