@@ -11,7 +11,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     GPUS,
-    load::{self, Kind, Sightings, pod_name},
+    load::{self, Bound, Kind, Sightings, Wanted, pod_name},
 };
 
 /// A scheduler that nobody runs.
@@ -22,6 +22,14 @@ pub struct Turn {
     pub asked: BTreeMap<String, Instant>,
     pub bound: BTreeMap<String, Instant>,
     pub took: Duration,
+}
+
+impl Turn {
+    /// What came of a turn that began at some moment.
+    pub fn new(asked: BTreeMap<String, Instant>, bound: Bound, began: Instant) -> Self {
+        let last = bound.last.unwrap_or(began);
+        Self { asked, bound: bound.at, took: last.duration_since(began) }
+    }
 }
 
 /// What a loop binds.
@@ -41,6 +49,7 @@ pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
     let Loop { client, namespace, nodes, count, at_once } = turn;
     load::create(client, namespace, Kind::Whole, count, SCHEDULER).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let mut bound = Sightings::begin(client, namespace, Wanted::TakenIn).await?;
     let begin = Instant::now();
     let nodes: Arc<[String]> = nodes.into();
     let one = |number| {
@@ -48,36 +57,36 @@ pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
         async move {
             let began = Instant::now();
             bind(&pods, &namespace, &nodes, number).await?;
-            anyhow::Ok((pod_name(number), (began, Instant::now())))
+            anyhow::Ok((pod_name(number), began))
         }
     };
-    let bound: BTreeMap<String, (Instant, Instant)> = if at_once > 1 {
-        // Tasks of their own, as a scheduler's binds are.
-        let tasks = stream::iter(0..count).map(|number| tokio::spawn(one(number)));
-        tasks.buffer_unordered(at_once).map(|done| done?).try_collect().await?
-    } else {
-        stream::iter(0..count).then(one).try_collect().await?
+    let bind_all = async {
+        if at_once > 1 {
+            // Tasks of their own, as a scheduler's binds are.
+            let tasks = stream::iter(0..count).map(|number| tokio::spawn(one(number)));
+            tasks.buffer_unordered(at_once).map(|done| done?).try_collect::<BTreeMap<String, Instant>>().await
+        } else {
+            stream::iter(0..count).then(one).try_collect().await
+        }
     };
-    let took = begin.elapsed();
-    let asked = bound.iter().map(|(name, (began, _))| (name.clone(), *began)).collect();
-    let bound = bound.into_iter().map(|(name, (_, done))| (name, done)).collect();
-    Ok(Turn { asked, bound, took })
+    let (asked, bound) = tokio::try_join!(bind_all, bound.wait(count))?;
+    Ok(Turn::new(asked, bound, begin))
 }
 
 /// Binds pods as a watch shows them: a scheduler without a decision.
 pub async fn bind_as_they_come(turn: Loop<'_>) -> anyhow::Result<Turn> {
     let Loop { client, namespace, nodes, count, at_once } = turn;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let mut bound = Sightings::of_bound(client, namespace).await?;
-    let mut waiting = Sightings::begin(client, namespace, "spec.nodeName%3D").await?;
+    let mut bound = Sightings::begin(client, namespace, Wanted::TakenIn).await?;
+    let mut waiting = Sightings::begin(client, namespace, Wanted::Waiting).await?;
     let begin = Instant::now();
     let create = load::create(client, namespace, Kind::Whole, count, SCHEDULER);
     let nodes: Arc<[String]> = nodes.into();
     let bind_all = async {
         let mut binding = JoinSet::new();
         for _ in 0..count {
-            let (name, _) = waiting.next().await?;
-            let number = name.trim_start_matches("pod-").parse().context("the number of a pod")?;
+            let pod = waiting.next().await?;
+            let number = pod.name.trim_start_matches("pod-").parse().context("the number of a pod")?;
             let (pods, nodes, namespace) = (pods.clone(), Arc::clone(&nodes), namespace.to_owned());
             binding.spawn(async move { bind(&pods, &namespace, &nodes, number).await });
             if binding.len() >= at_once
@@ -92,8 +101,7 @@ pub async fn bind_as_they_come(turn: Loop<'_>) -> anyhow::Result<Turn> {
         Ok(())
     };
     let (asked, (), bound) = tokio::try_join!(create, bind_all, bound.wait(count))?;
-    let last = bound.values().max().copied().unwrap_or(begin);
-    Ok(Turn { asked, bound, took: last.duration_since(begin) })
+    Ok(Turn::new(asked, bound, begin))
 }
 
 async fn bind(pods: &Api<Pod>, namespace: &str, nodes: &[String], number: u32) -> anyhow::Result<()> {

@@ -39,7 +39,7 @@ use super::{
     calls::Calls,
     ceiling,
     figures::{Contender, Round, latencies},
-    load::{self, Kind, Sightings},
+    load::{self, Kind, Sightings, Wanted},
     rival,
     server::Server,
 };
@@ -166,15 +166,14 @@ impl Ground {
                 })
                 .await?;
                 processor = processor_time();
-                let mut bound = Sightings::of_bound(client, &namespace).await?;
+                let mut bound = Sightings::begin(client, &namespace, Wanted::TakenIn).await?;
                 let begin = Instant::now();
                 control_plane.start_part(Part::Scheduler);
                 let bound = bound.wait(pods).await;
                 control_plane.shutdown().await;
                 let bound = bound?;
-                let last = bound.values().max().copied().unwrap_or(begin);
-                let asked = bound.keys().map(|name| (name.clone(), begin)).collect();
-                ceiling::Turn { asked, bound, took: last.duration_since(begin) }
+                let asked = bound.at.keys().map(|name| (name.clone(), begin)).collect();
+                ceiling::Turn::new(asked, bound, begin)
             }
             Contender::KubeScheduler(program) => {
                 let kubeconfig = self.kubeconfig().context("kube-scheduler needs a socket")?;
@@ -300,12 +299,11 @@ async fn place(
     pods: u32,
     scheduler: &str,
 ) -> anyhow::Result<ceiling::Turn> {
-    let mut bound = Sightings::of_bound(client, namespace).await?;
+    let mut bound = Sightings::begin(client, namespace, Wanted::TakenIn).await?;
     let begin = Instant::now();
     let create = load::create(client, namespace, kind, pods, scheduler);
     let (asked, bound) = tokio::try_join!(create, bound.wait(pods))?;
-    let last = bound.values().max().copied().unwrap_or(begin);
-    Ok(ceiling::Turn { asked, bound, took: last.duration_since(begin) })
+    Ok(ceiling::Turn::new(asked, bound, begin))
 }
 
 /// Nobody answers them between two turns.

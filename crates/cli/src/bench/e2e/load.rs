@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Context as _;
-use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, stream};
+use futures::{AsyncBufRead, AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _, io::Lines, stream};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kai_api::names::{annotations, labels, objects};
 use kube::{Api, Client, api::PostParams};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
 
@@ -17,6 +17,9 @@ use super::GPUS;
 const CREATORS: usize = 16;
 /// How long a round may go without a pod that is bound.
 const PATIENCE: Duration = Duration::from_mins(2);
+
+/// The pause before a watch that ended is taken up again.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// How long simulated nodes let a container run, and how long they take to start it.
 const RUN: &str = "lab.kai/run-seconds";
@@ -131,17 +134,59 @@ struct Line<'a> {
 struct Seen<'a> {
     #[serde(borrow)]
     metadata: Named<'a>,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    /// Kubelets write it when they take a pod in.
+    #[serde(default, rename = "startTime")]
+    start_time: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 struct Named<'a> {
     #[serde(default)]
     name: &'a str,
+    #[serde(default, rename = "resourceVersion")]
+    version: &'a str,
 }
 
-/// Names of pods, each with the moment at which a watch first showed it.
+/// The lines of a watch.
+async fn watch(client: &Client, path: &str) -> anyhow::Result<Lines<impl AsyncBufRead + use<>>> {
+    let request = http::Request::get(path).body(Vec::new())?;
+    Ok(client.request_stream(request).await.context("watch pods")?.lines())
+}
+
+/// Which pods a watch is to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those without a node.
+    Waiting,
+    /// Those that their node has taken in. Until then a simulated node still has work with them, on the same processors: it would be
+    /// counted for whoever is slow and not for whoever is fast.
+    TakenIn,
+}
+
+/// A pod as a watch showed it.
+pub struct Sighting {
+    pub name: String,
+    /// When it was first seen: without a node, or with one.
+    pub at: Instant,
+    /// When it was what was wanted.
+    pub wanted_at: Instant,
+}
+
+/// When each pod had its node, and when the last was taken in.
+pub struct Bound {
+    pub at: BTreeMap<String, Instant>,
+    pub last: Option<Instant>,
+}
+
+/// Pods as a watch shows them, each once.
 pub struct Sightings {
-    seen: mpsc::UnboundedReceiver<(String, Instant)>,
+    seen: mpsc::UnboundedReceiver<Sighting>,
     reading: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
@@ -153,34 +198,43 @@ impl Drop for Sightings {
 
 impl Sightings {
     /// Begins to watch a namespace in which there are no such pods yet.
-    pub async fn begin(client: &Client, namespace: &str, selector: &str) -> anyhow::Result<Self> {
+    pub async fn begin(client: &Client, namespace: &str, wanted: Wanted) -> anyhow::Result<Self> {
+        let selector = match wanted {
+            Wanted::Waiting => "spec.nodeName%3D",
+            Wanted::TakenIn => "spec.nodeName%21%3D",
+        };
         let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true&fieldSelector={selector}");
-        let request = http::Request::get(path).body(Vec::new())?;
-        let mut lines = client.request_stream(request).await.context("watch pods")?.lines();
+        let mut lines = watch(client, &path).await?;
+        let client = client.clone();
         let (tell, seen) = mpsc::unbounded_channel();
         let reading = tokio::spawn(async move {
-            let mut known = std::collections::BTreeSet::new();
-            while let Some(line) = lines.try_next().await? {
+            // None: it was told.
+            let mut known: BTreeMap<String, Option<Instant>> = BTreeMap::new();
+            let mut version = String::new();
+            loop {
+                let Some(line) = lines.try_next().await? else {
+                    // Servers end watches as they like; the next one goes on where this one ended.
+                    tokio::time::sleep(AGAIN).await;
+                    lines = watch(&client, &format!("{path}&resourceVersion={version}")).await?;
+                    continue;
+                };
                 let line: Line<'_> = serde_json::from_str(&line).context("read an event of the watch")?;
                 anyhow::ensure!(line.kind != "ERROR", "the watch of pods fell too far behind");
-                let name = line.object.metadata.name;
-                if !known.contains(name) {
-                    known.insert(name.to_owned());
-                    let _ = tell.send((name.to_owned(), Instant::now()));
+                let (name, now) = (line.object.metadata.name, Instant::now());
+                line.object.metadata.version.clone_into(&mut version);
+                let first = known.entry(name.to_owned()).or_insert(Some(now));
+                if (wanted == Wanted::Waiting || line.object.status.start_time.is_some())
+                    && let Some(at) = first.take()
+                {
+                    let _ = tell.send(Sighting { name: name.to_owned(), at, wanted_at: now });
                 }
             }
-            anyhow::bail!("the watch of pods ended")
         });
         Ok(Self { seen, reading })
     }
 
-    /// Pods that have a node.
-    pub async fn of_bound(client: &Client, namespace: &str) -> anyhow::Result<Self> {
-        Self::begin(client, namespace, "spec.nodeName%21%3D").await
-    }
-
     /// The next pod.
-    pub async fn next(&mut self) -> anyhow::Result<(String, Instant)> {
+    pub async fn next(&mut self) -> anyhow::Result<Sighting> {
         match tokio::time::timeout(PATIENCE, self.seen.recv()).await {
             Ok(Some(seen)) => Ok(seen),
             Ok(None) => (&mut self.reading).await?.and_then(|()| Err(anyhow::anyhow!("the watch of pods ended"))),
@@ -189,12 +243,13 @@ impl Sightings {
     }
 
     /// So many pods.
-    pub async fn wait(&mut self, count: u32) -> anyhow::Result<BTreeMap<String, Instant>> {
-        let mut all = BTreeMap::new();
+    pub async fn wait(&mut self, count: u32) -> anyhow::Result<Bound> {
+        let mut bound = Bound { at: BTreeMap::new(), last: None };
         for _ in 0..count {
-            let (name, at) = self.next().await.with_context(|| format!("{} of {count} pods are bound", all.len()))?;
-            all.insert(name, at);
+            let seen = self.next().await.with_context(|| format!("{} of {count} pods are bound", bound.at.len()))?;
+            bound.at.insert(seen.name, seen.at);
+            bound.last = Some(seen.wanted_at);
         }
-        Ok(all)
+        Ok(bound)
     }
 }

@@ -8,7 +8,7 @@ use tokio::process::{Child, Command};
 
 use super::{
     ground::{Ground, Where, free_port},
-    load::{self, Kind, Sightings},
+    load::{self, Kind, Sightings, Wanted},
 };
 use crate::{bench::memory::resident_bytes_of, control_plane::Part};
 
@@ -37,7 +37,7 @@ pub async fn weigh(pods: u32, nodes: u32) -> anyhow::Result<Weights> {
     }
     // Bound pods prove that everybody is there.
     let probe = async {
-        let mut bound = Sightings::of_bound(&client, "kube-public").await?;
+        let mut bound = Sightings::begin(&client, "kube-public", Wanted::TakenIn).await?;
         admission_answers(&client).await?;
         load::create(&client, "kube-public", Kind::Whole, 1, objects::SCHEDULER).await?;
         bound.wait(1).await
@@ -45,7 +45,7 @@ pub async fn weigh(pods: u32, nodes: u32) -> anyhow::Result<Weights> {
     probe.await.context("bind the first pod")?;
     tokio::time::sleep(SETTLE).await;
     let before = resident(&mut children)?;
-    let mut bound = Sightings::of_bound(&client, "default").await?;
+    let mut bound = Sightings::begin(&client, "default", Wanted::TakenIn).await?;
     let create = load::create(&client, "default", Kind::Whole, pods.saturating_sub(1), objects::SCHEDULER);
     tokio::try_join!(create, bound.wait(pods.saturating_sub(1)))?;
     tokio::time::sleep(SETTLE).await;
