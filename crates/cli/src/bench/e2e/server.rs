@@ -29,6 +29,8 @@ impl Server {
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(std::env::current_exe().context("find this program")?);
         command.args(["up", "--bare", "--fleet", "cpu", "--port", "0", "--kubeconfig"]).arg(&kubeconfig);
+        // It is killed: what it left goes with the folder.
+        command.env("TMPDIR", folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let child = command.spawn().context("start an API server")?;
         let mut server = Self { child, kubeconfig, folder };
