@@ -84,7 +84,7 @@ impl Writer {
         let (decisions, work) = (self.decisions.waiting(), self.work(write));
         self.bookkeeping.begin(Box::new(move || {
             async move {
-                decisions.is_over().await;
+                decisions.until_over().await;
                 work().await;
             }
             .boxed()

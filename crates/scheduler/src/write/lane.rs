@@ -3,9 +3,9 @@
 //! What waits is only what it needs to know; the much larger state of a request exists while the request does. Thousands may wait
 //! after one cycle.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -51,22 +51,32 @@ impl Lane {
         queue.hands += 1;
         drop(queue);
         while self.tasks.try_join_next().is_some() {}
-        let mut hand = Hand { queue: Arc::clone(&self.queue), counts: true };
+        let queue = Arc::clone(&self.queue);
         self.tasks.spawn(async move {
-            while let Some(work) = hand.next() {
-                work().await;
+            while let Some(work) = next(&queue) {
+                // Who panics takes nobody along.
+                let _ = AssertUnwindSafe(async { work().await }).catch_unwind().await;
             }
         });
     }
 }
 
+/// The next piece of work. Without one a task is over, from the very moment at which none was there.
+fn next(queue: &Mutex<Queue>) -> Option<Work> {
+    let mut queue = queue.lock();
+    let work = queue.waiting.pop_front();
+    if work.is_none() {
+        queue.hands -= 1;
+    }
+    work
+}
+
 /// Those who wait in a lane.
-#[derive(Clone)]
 pub(super) struct Waiting(Arc<Mutex<Queue>>);
 
 impl Waiting {
     /// Returns when nobody waits any more, but does not wait for ever.
-    pub(super) async fn is_over(&self) {
+    pub(super) async fn until_over(&self) {
         for _ in 0..LOOKS {
             if self.0.lock().waiting.is_empty() {
                 return;
@@ -76,39 +86,10 @@ impl Waiting {
     }
 }
 
-/// One of the tasks of a lane.
-struct Hand {
-    queue: Arc<Mutex<Queue>>,
-    counts: bool,
-}
-
-impl Hand {
-    /// The next piece of work; without one it no longer counts, from the very moment at which none was there.
-    fn next(&mut self) -> Option<Work> {
-        let mut queue = self.queue.lock();
-        let work = queue.waiting.pop_front();
-        if work.is_none() {
-            queue.hands -= 1;
-            self.counts = false;
-        }
-        work
-    }
-}
-
-impl Drop for Hand {
-    /// Work that panics takes its task with it; the next that is begun gets another.
-    fn drop(&mut self) {
-        if self.counts {
-            self.queue.lock().hands -= 1;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use futures::FutureExt as _;
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
     use super::*;
@@ -149,12 +130,12 @@ mod tests {
         let (tell, _hear) = unbounded_channel();
         let mut lane = Lane::new(2);
         let begin = tokio::time::Instant::now();
-        lane.waiting().is_over().await;
+        lane.waiting().until_over().await;
         assert_eq!(begin.elapsed().as_millis(), 0);
         for (pieces, passed) in [(3, 1000..=1100), (200, 2000..=2000)] {
             (0..pieces).for_each(|number| lane.begin(work(number, &tell)));
             let begin = tokio::time::Instant::now();
-            lane.waiting().is_over().await;
+            lane.waiting().until_over().await;
             assert!(passed.contains(&begin.elapsed().as_millis()), "{pieces} pieces: {:?}", begin.elapsed());
         }
     }
@@ -164,7 +145,7 @@ mod tests {
         let (tell, mut hear) = unbounded_channel();
         let mut lane = Lane::new(1);
         lane.begin(Box::new(|| async { panic!("on purpose") }.boxed()));
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        lane.begin(Box::new(|| panic!("before it began")));
         lane.begin(work(1, &tell));
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(heard(&mut hear), [1]);
