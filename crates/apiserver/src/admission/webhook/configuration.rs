@@ -14,7 +14,7 @@ use crate::resource::{Origin, Resource, lookup};
 use crate::select::LabelSelector;
 use crate::status::{ApiError, Subject};
 
-/// The configurations of one kind, parsed as of some resource versions.
+/// The configurations of one kind, parsed as they were when last asked for.
 #[derive(Debug)]
 pub(super) struct Configurations {
     storage_key: &'static str,
@@ -23,8 +23,8 @@ pub(super) struct Configurations {
 
 #[derive(Debug, Default)]
 struct Parsed {
-    /// Name and resource version of each configuration.
-    versions: Vec<(String, String)>,
+    /// What was parsed, in the order of names. The store hands out the same object until it is another version.
+    objects: Vec<Arc<Value>>,
     webhooks: Arc<Vec<Webhook>>,
 }
 
@@ -73,27 +73,19 @@ impl Configurations {
 
     /// The webhooks of all configurations, in the order of their names; `None` when there are no configurations.
     pub(super) fn current(&self, cluster: &dyn ClusterReader, programs: &Programs) -> Option<Arc<Vec<Webhook>>> {
-        let mut objects = cluster.list(self.storage_key, None);
+        let objects = cluster.list(self.storage_key, None);
         if objects.is_empty() {
             return None;
         }
-        objects.sort_by(|a, b| text(a, "metadata.name").cmp(text(b, "metadata.name")));
-        let version = |object: &Value| {
-            (text(object, "metadata.name").to_owned(), text(object, "metadata.resourceVersion").to_owned())
-        };
         {
             let parsed = self.parsed.read();
-            let same = |(object, (name, version)): (&Arc<Value>, &(String, String))| {
-                text(object, "metadata.name") == name && text(object, "metadata.resourceVersion") == version
-            };
-            if parsed.versions.len() == objects.len() && objects.iter().zip(&parsed.versions).all(same) {
+            let same = |(now, then): (&Arc<Value>, &Arc<Value>)| Arc::ptr_eq(now, then);
+            if parsed.objects.len() == objects.len() && objects.iter().zip(&parsed.objects).all(same) {
                 return Some(Arc::clone(&parsed.webhooks));
             }
         }
-        let webhooks: Vec<Webhook> = objects.iter().flat_map(|object| parse(object, programs)).collect();
-        let webhooks = Arc::new(webhooks);
-        let versions = objects.iter().map(|object| version(object)).collect();
-        *self.parsed.write() = Parsed { versions, webhooks: Arc::clone(&webhooks) };
+        let webhooks: Arc<Vec<Webhook>> = Arc::new(objects.iter().flat_map(|object| parse(object, programs)).collect());
+        *self.parsed.write() = Parsed { objects, webhooks: Arc::clone(&webhooks) };
         Some(webhooks)
     }
 }
