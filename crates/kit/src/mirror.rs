@@ -11,6 +11,7 @@ use std::{
 
 use kube::{Api, Resource, ResourceExt, runtime::watcher};
 use parking_lot::RwLock;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch as latest;
 use tokio_util::sync::CancellationToken;
@@ -77,10 +78,10 @@ type Hear<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 type KeysOf<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 struct State<K> {
-    objects: BTreeMap<Key, Arc<K>>,
+    objects: FxHashMap<Key, Arc<K>>,
     indexes: Vec<BTreeMap<String, BTreeSet<Key>>>,
     /// While a list is being read: what it and our own writes have shown so far.
-    listing: Option<BTreeSet<Key>>,
+    listing: Option<FxHashSet<Key>>,
 }
 
 struct Inner<K> {
@@ -146,7 +147,7 @@ where
     /// A mirror that is not fed by a watch, for tests and for kinds that do not exist here.
     pub fn detached(self) -> Mirror<K> {
         let Self { trim, keys, hear } = self;
-        let state = State { objects: BTreeMap::new(), indexes: vec![BTreeMap::new(); keys.len()], listing: None };
+        let state = State { objects: FxHashMap::default(), indexes: vec![BTreeMap::new(); keys.len()], listing: None };
         Mirror {
             inner: Arc::new(Inner {
                 state: RwLock::new(state),
@@ -211,7 +212,7 @@ where
 
     /// All objects, by key.
     pub fn all(&self) -> Vec<Arc<K>> {
-        self.inner.state.read().objects.values().cloned().collect()
+        sorted(&self.inner.state.read().objects)
     }
 
     /// How many there are.
@@ -244,7 +245,7 @@ where
     /// Takes in what a watch tells.
     pub fn take(&self, news: News<Arc<K>>) {
         match news {
-            News::Begin => self.inner.state.write().listing = Some(BTreeSet::new()),
+            News::Begin => self.inner.state.write().listing = Some(FxHashSet::default()),
             News::Listed(object) | News::Applied(object) => self.apply(object),
             News::Deleted(object) => self.remove(&object),
             News::Complete => {
@@ -305,7 +306,7 @@ where
         let gone: Vec<Arc<K>> = {
             let mut state = self.inner.state.write();
             let Some(seen) = state.listing.take() else { return };
-            let gone: Vec<Key> = state.objects.keys().filter(|key| !seen.contains(key)).cloned().collect();
+            let gone: BTreeSet<Key> = state.objects.keys().filter(|key| !seen.contains(*key)).cloned().collect();
             let mut removed = Vec::with_capacity(gone.len());
             for key in gone {
                 if let Some(old) = state.objects.remove(&key) {
@@ -340,6 +341,13 @@ where
             }
         }
     }
+}
+
+/// Objects in the order of their keys, whatever the order of a hash table is.
+pub(crate) fn sorted<K>(objects: &FxHashMap<Key, Arc<K>>) -> Vec<Arc<K>> {
+    let mut all: Vec<(&Key, &Arc<K>)> = objects.iter().collect();
+    all.sort_unstable_by_key(|(key, _)| *key);
+    all.into_iter().map(|(_, object)| Arc::clone(object)).collect()
 }
 
 /// Whether an object is another version than the one that is known, and not an older one. Resource versions are opaque to clients,

@@ -2,37 +2,32 @@
 //!
 //! ```text
 //!  API server ─▶ watch of a kind ─┬─▶ listener (those objects that it wants)
-//!                                 └─▶ listener
+//!                   (last seen) ──┴─▶ listener that came later: first a list of what was last seen
 //! ```
 //!
-//! Nothing is kept here. Whoever begins to listen later lets the watch list once more; for those who listened before, that is a list like
-//! any other.
+//! What was last seen is kept, so whoever begins to listen later costs neither the server nor the others anything. All hold the same
+//! objects.
 
 use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
     fmt::Debug,
     sync::Arc,
-    time::Duration,
 };
 
 use kube::{Api, Client, Resource, runtime::watcher};
 use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::de::DeserializeOwned;
-use tokio::sync::{
-    Notify,
-    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     health::Health,
     lean::Lean,
-    watch::{self, News, Wants},
+    mirror::{Key, sorted},
+    watch::{self, IsSame, News, Wants},
 };
-
-/// Parts start one shortly after the other: one list is for all of them.
-const GATHER: Duration = Duration::from_millis(30);
 
 /// The shared watches of a process. Clones are the same.
 #[derive(Clone)]
@@ -57,7 +52,7 @@ impl SharedWatches {
 
     /// What the watch of a kind tells about the objects that are wanted, beginning with a list. The name of its condition in
     /// [`SharedWatches::health`] comes with it.
-    pub(crate) fn listen<K>(&self, wants: Wants<K>) -> (String, UnboundedReceiver<News<Arc<K>>>)
+    pub(crate) fn listen<K>(&self, wants: Wants<K>, is_same: IsSame<K>) -> (String, UnboundedReceiver<News<Arc<K>>>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
@@ -66,12 +61,14 @@ impl SharedWatches {
         let mut kinds = self.kinds.lock();
         let known = kinds.entry(TypeId::of::<K>()).or_insert_with(|| {
             let kind = Arc::new(SharedKind::<K>::default());
-            tokio::spawn(kind.clone().run(self.clone(), name.clone()));
+            let spreading = Arc::clone(&kind);
+            let tell = move |news| spreading.state.lock().spread(news);
+            let (api, config): (Api<Lean<K>>, _) = (Api::all(self.client.clone()), watcher::Config::default());
+            tokio::spawn(watch::run(api, config, name.clone(), self.health.clone(), self.cancel.clone(), tell));
             kind
         });
         if let Ok(kind) = Arc::clone(known).downcast::<SharedKind<K>>() {
-            kind.listeners.lock().push(Listener { wants, tell, has_begun: false });
-            kind.again.notify_one();
+            kind.state.lock().join(Listener { wants, is_same, tell });
         }
         (name, hear)
     }
@@ -79,65 +76,104 @@ impl SharedWatches {
 
 /// One kind that is watched.
 struct SharedKind<K> {
-    listeners: Mutex<Vec<Listener<K>>>,
-    /// Somebody waits for a list.
-    again: Notify,
+    state: Mutex<State<K>>,
+}
+
+struct State<K> {
+    listeners: Vec<Listener<K>>,
+    /// Those who came before a list was complete. They hear nothing until one is.
+    waiting: Vec<Listener<K>>,
+    /// What was last seen.
+    objects: FxHashMap<Key, Arc<K>>,
+    /// What the list under way has shown.
+    listing: Option<FxHashSet<Key>>,
+    /// Whether a list was complete and none is under way.
+    complete: bool,
 }
 
 struct Listener<K> {
     wants: Wants<K>,
+    is_same: IsSame<K>,
     tell: UnboundedSender<News<Arc<K>>>,
-    /// Whether it has heard the beginning of a list. Before that nothing makes sense to it.
-    has_begun: bool,
 }
 
 impl<K> Default for SharedKind<K> {
     fn default() -> Self {
-        Self { listeners: Mutex::default(), again: Notify::new() }
+        let state = State {
+            listeners: Vec::new(),
+            waiting: Vec::new(),
+            objects: FxHashMap::default(),
+            listing: None,
+            complete: false,
+        };
+        Self { state: Mutex::new(state) }
     }
 }
 
-impl<K> SharedKind<K>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
-    async fn run(self: Arc<Self>, shared: SharedWatches, name: String) {
-        loop {
-            tokio::time::sleep(GATHER).await;
-            let api: Api<Lean<K>> = Api::all(shared.client.clone());
-            let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
-            let tell = |news| self.spread(&news);
-            let mut watch =
-                std::pin::pin!(watch::run(api, watcher::Config::default(), name.clone(), health, cancel, tell));
-            loop {
-                tokio::select! {
-                    biased;
-                    () = &mut watch => return,
-                    // A watch that begins with a list takes the place of this one, unless this one's list is still to come.
-                    () = self.again.notified() => if self.somebody_waits() { break },
-                }
-            }
+impl<K: Resource> State<K> {
+    /// Lets somebody listen, as soon as it is known what there is.
+    fn join(&mut self, listener: Listener<K>) {
+        if self.complete {
+            listener.list(&self.objects);
+            self.listeners.push(listener);
+        } else {
+            self.waiting.push(listener);
         }
     }
 
-    fn somebody_waits(&self) -> bool {
-        self.listeners.lock().iter().any(|listener| !listener.has_begun)
+    /// Notes what the watch tells, and hands it on.
+    fn spread(&mut self, news: News<Arc<K>>) {
+        let mut before = None;
+        match &news {
+            News::Begin => {
+                self.listing = Some(FxHashSet::default());
+                self.complete = false;
+            }
+            News::Listed(object) | News::Applied(object) => {
+                let key = Key::of(object.as_ref());
+                if let Some(seen) = &mut self.listing {
+                    seen.insert(key.clone());
+                }
+                before = self.objects.insert(key, Arc::clone(object));
+            }
+            News::Deleted(object) => drop(self.objects.remove(&Key::of(object.as_ref()))),
+            News::Complete => {
+                if let Some(seen) = self.listing.take() {
+                    self.objects.retain(|key, _| seen.contains(key));
+                }
+                self.complete = true;
+            }
+        }
+        // Who no longer listens is forgotten.
+        self.listeners.retain(|listener| listener.hear(&news, before.as_deref()));
+        if self.complete && !self.waiting.is_empty() {
+            for listener in &self.waiting {
+                listener.list(&self.objects);
+            }
+            self.listeners.append(&mut self.waiting);
+        }
+    }
+}
+
+impl<K> Listener<K> {
+    /// Tells it all there is.
+    fn list(&self, objects: &FxHashMap<Key, Arc<K>>) {
+        let wanted = sorted(objects).into_iter().filter(|object| (self.wants)(object));
+        let list = [News::Begin].into_iter().chain(wanted.map(News::Listed)).chain([News::Complete]);
+        // It may be gone already; then it is forgotten at the next news.
+        list.for_each(|news| drop(self.tell.send(news)));
     }
 
-    fn spread(&self, news: &News<Arc<K>>) {
-        let begins = matches!(news, News::Begin);
-        self.listeners.lock().retain_mut(|listener| {
-            listener.has_begun |= begins;
-            let is_for_it = match news {
-                News::Begin | News::Complete => true,
-                News::Listed(object) | News::Applied(object) | News::Deleted(object) => (listener.wants)(object),
-            };
-            // Who no longer listens is forgotten.
-            if listener.has_begun && is_for_it {
-                listener.tell.send(news.clone()).is_ok()
-            } else {
-                !listener.tell.is_closed()
+    /// Tells it something that it wants to hear. False if it no longer listens.
+    fn hear(&self, news: &News<Arc<K>>, before: Option<&K>) -> bool {
+        let is_for_it = match news {
+            News::Begin | News::Complete => true,
+            // What is not in a list is gone, so everything in it is told.
+            News::Listed(object) | News::Deleted(object) => (self.wants)(object),
+            News::Applied(object) => {
+                (self.wants)(object) && !before.is_some_and(|before| (self.is_same)(before, object))
             }
-        });
+        };
+        if is_for_it { self.tell.send(news.clone()).is_ok() } else { !self.tell.is_closed() }
     }
 }

@@ -26,18 +26,29 @@ const BATCH: usize = 64;
 /// Says of an object whether it is wanted.
 pub(crate) type Wants<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
+/// Says of an object as it was and as it is whether the difference is of no interest.
+pub(crate) type IsSame<K> = fn(&K, &K) -> bool;
+
 /// Which objects of a kind, of all namespaces.
 pub struct Selection<K> {
     config: watcher::Config,
     /// The same for one object, for a watch that is shared. None: it cannot be shared.
     wants: Option<Wants<K>>,
+    is_same: IsSame<K>,
 }
 
 impl<K> Selection<K> {
     /// All of them.
     #[must_use]
     pub fn all() -> Self {
-        Self { config: watcher::Config::default(), wants: Some(Box::new(|_| true)) }
+        Self { config: watcher::Config::default(), wants: Some(Box::new(|_| true)), is_same: |_, _| false }
+    }
+
+    /// Changes that make no difference need not be told. A watch that is shared knows what was there before and passes over them; one of
+    /// one's own tells everything.
+    #[must_use]
+    pub fn passing_over(self, is_same: fn(&K, &K) -> bool) -> Self {
+        Self { is_same, ..self }
     }
 
     /// Of these only those with certain labels, which may come and go.
@@ -46,7 +57,7 @@ impl<K> Selection<K> {
         if selector.is_empty() {
             return self;
         }
-        Self { config: self.config.labels(selector), wants: None }
+        Self { config: self.config.labels(selector), wants: None, ..self }
     }
 }
 
@@ -60,8 +71,27 @@ impl Selection<Pod> {
             let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
             scheduler == Some(name.as_str())
         };
-        Self { config, wants: Some(Box::new(is_its)) }
+        Self { config, wants: Some(Box::new(is_its)), is_same: |_, _| false }
     }
+}
+
+/// Whether a pod differs from what it was only in its status and in annotations that are not read. Kubelets and network plugins write much
+/// there that few read.
+#[must_use]
+pub fn only_status_differs(old: &Pod, new: &Pod, reads: impl Fn(&str) -> bool) -> bool {
+    fn node(pod: &Pod) -> Option<&str> {
+        pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref())
+    }
+    let (was, is) = (&old.metadata, &new.metadata);
+    let [noted, notes] = [was, is].map(|one| one.annotations.iter().flatten().filter(|(name, _)| reads(name)));
+    // Whatever else is changed in a spec counts the generation up; a server that does not count says nothing.
+    is.generation.is_some()
+        && (was.generation, &was.uid, was.deletion_timestamp.is_some())
+            == (is.generation, &is.uid, is.deletion_timestamp.is_some())
+        && node(old) == node(new)
+        && was.labels == is.labels
+        && noted.eq(notes)
+        && (&was.owner_references, &was.finalizers) == (&is.owner_references, &is.finalizers)
 }
 
 /// What a watch tells.
@@ -89,11 +119,11 @@ pub async fn follow<K>(
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let Selection { config, wants } = selection;
+    let Selection { config, wants, is_same } = selection;
     let (Some(shared), Some(wants)) = (&process.shared, wants) else {
         return run(Api::all(process.client.clone()), config, name, process.health, cancel, tell).await;
     };
-    let (condition, mut news) = shared.listen(wants);
+    let (condition, mut news) = shared.listen(wants, is_same);
     process.health.follow(&name, shared.health(), &condition);
     let mut batch = Vec::with_capacity(BATCH);
     loop {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kai_apiserver::{ApiServer, Options};
 use kai_clock::Clock;
-use kai_kit::{Mirror, Process, Selection, SharedWatches};
+use kai_kit::{Mirror, Process, Selection, SharedWatches, watch::only_status_differs};
 use kai_lab::client::client_for;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -125,6 +125,7 @@ async fn who_comes_later_hears_of_everything_and_others_hear_of_nothing_twice() 
     let late = mirror(&second, Selection::all());
     late.ready().await;
     assert_eq!((names(&late), heard.load(Ordering::Relaxed)), (vec!["a".to_owned()], 1));
+    assert_eq!(setting.asked.load(Ordering::Relaxed), 2, "the server is not asked again");
     // One that ends does not end the others.
     first.cancel.cancel();
     setting.create("b", "kai-scheduler").await;
@@ -134,6 +135,43 @@ async fn who_comes_later_hears_of_everything_and_others_hear_of_nothing_twice() 
     setting.create("c", "kai-scheduler").await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(names(&late), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_makes_no_difference_to_a_listener_is_told_to_the_others_only() {
+    let setting = Setting::new();
+    let hearing = |selection: Selection<Pod>| {
+        let (process, heard) = (setting.process(true), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&heard);
+        let mirror = Mirror::<Pod>::builder().hear(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        (mirror.start(&process, selection, &process.cancel), heard)
+    };
+    let (all, heard_by_all) = hearing(Selection::all());
+    let (some, heard_by_some) =
+        hearing(Selection::all().passing_over(|old, new| only_status_differs(old, new, |name| name == "ours")));
+    all.ready().await;
+    some.ready().await;
+    let heard = || (heard_by_all.load(Ordering::Relaxed), heard_by_some.load(Ordering::Relaxed));
+    setting.create("a", "kai-scheduler").await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(heard(), (1, 1));
+    let patch = Patch::Merge(json!({"status": {"hostIP": "10.0.0.1"}, "metadata": {"annotations": {"theirs": "1"}}}));
+    setting.pods().patch_status("a", &PatchParams::default(), &patch).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(heard(), (2, 1));
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"ours": "1"}}}));
+    setting.pods().patch("a", &PatchParams::default(), &patch).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(heard(), (3, 2));
+    setting.label("a", 1).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(heard(), (4, 3));
+    assert_eq!(all.all(), some.all(), "who is told again is told all");
+    setting.delete("a").await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(all.is_empty() && some.is_empty());
 }
 
 /// The slow and obvious twin of a shared watch is one of one's own.
