@@ -215,6 +215,31 @@ pub mod annotations {
 
     /// On a Prometheus that was turned off: since when.
     pub const PROMETHEUS_DEPRECATION: &str = "kai/deprecation-timestamp";
+
+    /// Domains of the names above.
+    const DOMAINS: [&str; 6] = ["kai.scheduler", "kai", "run.ai", "runai", "nvidia.com", "karpenter.sh"];
+
+    /// Whether an annotation of this name may mean something to a component. Network plugins and others write theirs on every pod, under
+    /// domains of their own.
+    #[must_use]
+    pub fn may_be_read(name: &str) -> bool {
+        name.split_once('/').is_none_or(|(domain, _)| DOMAINS.contains(&domain))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn every_annotation_that_has_a_name_here_may_be_read() {
+            let (_, own) = include_str!("names.rs").split_once("pub mod annotations {").expect("this module");
+            let (own, _) = own.split_once("const DOMAINS").expect("the end of the names");
+            let names: Vec<&str> = own.split("&str = \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+            assert!(names.len() > 30 && names.contains(&"gpu-fraction"), "{names:?}");
+            for name in names {
+                assert!(super::may_be_read(name), "{name}");
+            }
+            assert!(!super::may_be_read("cni.projectcalico.org/podIP"));
+        }
+    }
 }
 
 /// Labels of nodes.

@@ -199,7 +199,7 @@ impl<'a> Outcome<'a> {
     }
 
     async fn write_condition(&self, pod: &Pod, status: &str, reason: &str, text: &str) -> Result<(), kube::Error> {
-        let known = condition(pod);
+        let known = bound_condition(pod);
         let same =
             known.is_some_and(|known| known.status == status && known.message.as_deref().unwrap_or_default() == text);
         if same {
@@ -254,13 +254,14 @@ fn carried_on(request: &BindRequest) -> i32 {
     counts.and_then(|counts| counts.get(node_of(request)).copied()).unwrap_or(0).max(0)
 }
 
-fn condition(pod: &Pod) -> Option<&PodCondition> {
+/// What a pod says of its binding.
+pub(crate) fn bound_condition(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == conditions::POD_BOUND)
 }
 
 fn has_false_condition(pod: &Pod) -> bool {
-    condition(pod).is_some_and(|condition| condition.status == "False")
+    bound_condition(pod).is_some_and(|condition| condition.status == "False")
 }
 
 fn whole_seconds(time: Timestamp) -> String {

@@ -19,13 +19,15 @@ use std::{
 use k8s_openapi::api::core::v1::{Node, NodeStatus, Pod, PodSpec};
 use kai_api::{
     BindRequest,
-    names::{bind_phases, resource_types},
+    names::{annotations, bind_phases, resource_types},
 };
-use kai_kit::{Change, Index, Key, Mirror, Process, Selection, WorkQueue, backoff::Backoff};
+use kai_kit::{
+    Change, Index, Key, Mirror, Process, Selection, WorkQueue, backoff::Backoff, watch::only_status_differs,
+};
 use kube::{Api, runtime::watcher};
 use parking_lot::Mutex;
 
-use crate::{groups::groups_of, options::Options, settings::Current};
+use crate::{groups::groups_of, options::Options, outcome::bound_condition, settings::Current};
 
 /// The mirrors, the queues and the surroundings. Shared by everything that works.
 pub(crate) struct World {
@@ -168,7 +170,7 @@ impl World {
                 }
             }
         };
-        let ours = Selection::of_scheduler(&options.scheduler_name);
+        let ours = Selection::of_scheduler(&options.scheduler_name).passing_over(is_same);
         let pods = pods.hear(hear).start(&process, ours, cancel);
 
         let mut reservations = Mirror::<Pod>::builder();
@@ -306,6 +308,18 @@ impl World {
     }
 }
 
+/// Whether nothing is new of a pod that anybody here reads.
+fn is_same(old: &Pod, new: &Pod) -> bool {
+    fn read(pod: &Pod) -> impl PartialEq {
+        let status = pod.status.as_ref();
+        let status = status
+            .map(|status| (&status.phase, &status.resource_claim_statuses, &status.extended_resource_claim_status));
+        (status, bound_condition(pod))
+    }
+    // Of pods that share GPUs it is asked whether their containers run.
+    only_status_differs(old, new, annotations::may_be_read) && read(old) == read(new) && groups_of(new).is_empty()
+}
+
 /// Of pods that are bound and share nothing only the place matters.
 fn trim_pod(pod: &mut Pod) {
     let Some(node) = place(pod).map(str::to_owned) else { return };
@@ -321,5 +335,35 @@ fn trim_node(node: &mut Node) {
     node.metadata.annotations = None;
     if let Some(status) = node.status.take() {
         node.status = Some(NodeStatus { node_info: status.node_info, ..NodeStatus::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_kubelets_write_is_passed_over_unless_the_pod_shares_gpus_or_the_binder_reads_it() {
+        let bound = json!({"metadata": {"name": "p", "uid": "u", "generation": 1},
+            "spec": {"nodeName": "n", "containers": []}, "status": {"phase": "Pending"}});
+        let mut sharing = bound.clone();
+        sharing["metadata"]["labels"] = json!({"runai-gpu-group": "g"});
+        let read = |value: &Value| serde_json::from_value::<Pod>(value.clone()).expect("a pod");
+        let runs = json!([{"name": "c", "ready": true, "restartCount": 0, "image": "i", "imageID": "",
+            "state": {"running": {}}}]);
+        for (before, field, value, expected) in [
+            (&bound, "containerStatuses", runs.clone(), true),
+            (&sharing, "containerStatuses", runs, false),
+            (&bound, "phase", json!("Running"), false),
+            (&bound, "conditions", json!([{"type": "PodBound", "status": "False"}]), false),
+            (&bound, "conditions", json!([{"type": "Ready", "status": "True"}]), true),
+            (&bound, "resourceClaimStatuses", json!([{"name": "d", "resourceClaimName": "p-d"}]), false),
+        ] {
+            let mut after = before.clone();
+            after["status"][field] = value;
+            assert_eq!(is_same(&read(before), &read(&after)), expected, "{field}");
+        }
     }
 }

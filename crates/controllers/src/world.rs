@@ -2,8 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::{core::v1::Node, resource::v1::ResourceClaim, scheduling::v1::PriorityClass};
-use kai_api::{PodGroup, PodGroupStatus, Queue};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    resource::v1::ResourceClaim,
+    scheduling::v1::PriorityClass,
+};
+use kai_api::{PodGroup, PodGroupStatus, Queue, names::annotations};
 use kai_convert::{Priorities, gpu_labels::GpuLabels};
 use kai_kit::{Change, Class, Key, Mirror, Pace, Process, Selection, WorkQueue, backoff::Backoff, classify, watch};
 use kube::ResourceExt;
@@ -250,6 +254,14 @@ fn mirror_claims(
     builder.start(process, Selection::all(), &process.cancel)
 }
 
+/// Whether nothing is new of a pod that anybody here reads.
+fn is_same(old: &Pod, new: &Pod) -> bool {
+    fn read(pod: &Pod) -> impl PartialEq {
+        pod.status.as_ref().map(|status| (&status.phase, &status.resource_claim_statuses))
+    }
+    watch::only_status_differs(old, new, annotations::may_be_read) && read(old) == read(new)
+}
+
 fn watch_pods(
     process: &Process,
     options: &Options,
@@ -258,7 +270,7 @@ fn watch_pods(
 ) -> latest::Receiver<bool> {
     let (complete, receiver) = latest::channel(false);
     let (jobs, book, pause) = (jobs.clone(), Arc::clone(book), options.group_pause());
-    let ours = Selection::of_scheduler(&options.scheduler_name);
+    let ours = Selection::of_scheduler(&options.scheduler_name).passing_over(is_same);
     let mut pace = Pace::default();
     let tell = move |news| {
         let (touched, listed) = {
@@ -274,4 +286,37 @@ fn watch_pods(
     let name = "watch of pods".to_owned();
     tokio::spawn(watch::follow(process.clone(), ours, name, process.cancel.clone(), tell));
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pod_facts::PodFacts;
+
+    #[test]
+    fn a_pod_is_passed_over_only_if_it_counts_as_before() {
+        let bound = json!({"metadata": {"name": "p", "uid": "u", "generation": 1, "annotations": {"pod-group-name": "g"}},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                "resourceClaims": [{"name": "d", "resourceClaimTemplateName": "t"}]},
+            "status": {"phase": "Pending"}});
+        let read = |value: &Value| serde_json::from_value::<Pod>(value.clone()).expect("a pod");
+        for (place, value, expected) in [
+            ("/status/hostIP", json!("10.0.0.1"), true),
+            ("/status/phase", json!("Running"), false),
+            ("/status/phase", json!("Failed"), false),
+            ("/status/resourceClaimStatuses", json!([{"name": "d", "resourceClaimName": "p-d"}]), false),
+            ("/metadata/annotations", json!({"pod-group-name": "h"}), false),
+            ("/metadata/generation", json!(2), false),
+            ("/spec/nodeName", json!("m"), false),
+        ] {
+            let mut after = bound.clone();
+            let (parent, field) = place.rsplit_once('/').expect("a path");
+            after.pointer_mut(parent).expect("an object")[field] = value;
+            let (old, new) = (read(&bound), read(&after));
+            assert_eq!(is_same(&old, &new), expected, "{place}");
+            assert!(!expected || PodFacts::of(&old) == PodFacts::of(&new), "{place}");
+        }
+    }
 }

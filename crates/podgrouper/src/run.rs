@@ -12,6 +12,7 @@ use kai_kit::{
     backoff::Backoff,
     events::Kind,
     lease::{self, Times},
+    watch::only_status_differs,
 };
 use kube::{Api, ResourceExt as _, runtime::watcher};
 use parking_lot::RwLock;
@@ -70,6 +71,9 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         kai_api::named_group(pod).map(|group| Key::new(namespace, group).to_string()).into_iter().collect()
     });
     let ours = Selection::of_scheduler(&options.scheduler_name).labels(&options.pod_label_selector);
+    let ours = ours.passing_over(|old, new| {
+        only_status_differs(old, new, |name| may_be_followed(name, new)) && is_over(old) == is_over(new)
+    });
     let crowd = Crowd::new(&options);
     let hear = {
         let (queue, owners, crowd) = (queue.clone(), Arc::clone(&owners), crowd.clone());
@@ -160,8 +164,9 @@ fn hear_pod(change: &Change<'_, Pod>, queue: &WorkQueue<Key>, owners: &Owners, c
         }
         Change::Changed(old, new) => {
             let (old_meta, new_meta) = (&old.metadata, &new.metadata);
+            let followed = |pod| settings(pod).filter(|(name, _)| may_be_followed(name, new));
             let same = old_meta.labels == new_meta.labels
-                && settings(old).eq(settings(new))
+                && followed(old).eq(followed(new))
                 && old_meta.owner_references == new_meta.owner_references;
             if is_over(new) {
                 owners.forget(&key);
@@ -183,6 +188,13 @@ const OF_BINDINGS: [&str; 2] = [annotations::RECEIVED_RESOURCE_TYPE, annotations
 fn settings(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
     let all = pod.metadata.annotations.iter().flatten();
     all.filter(|(key, value)| is_setting(key, value) && !OF_BINDINGS.contains(&key.as_str()))
+}
+
+/// Whether the group of a pod follows a change of an annotation at once. A group has the annotations of its workload, whatever they mean; but
+/// on a pod that has its node others write what happens to it, and a group that followed would be written for every pod.
+fn may_be_followed(name: &str, pod: &Pod) -> bool {
+    let placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()));
+    !placed || annotations::may_be_read(name)
 }
 
 /// Keeps what kinds of workloads look at.

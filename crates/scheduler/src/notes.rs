@@ -9,8 +9,9 @@ use k8s_openapi::{
     api::core::v1::{ObjectReference, Pod, PodSpec, Volume},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kai_api::{PodGroup, Queue, SchedulingCondition};
+use kai_api::{PodGroup, Queue, SchedulingCondition, names::annotations};
 use kai_convert::Settings;
+use kai_kit::watch::only_status_differs;
 use kube::{Resource as _, ResourceExt as _};
 use rustc_hash::FxHashMap;
 
@@ -64,7 +65,7 @@ pub(crate) struct Notes {
     /// Pods of this scheduler by `namespace/name`.
     pub(crate) pods: FxHashMap<Arc<str>, PodNote>,
     /// Groups by `namespace/name`.
-    pub(crate) groups: BTreeMap<Arc<str>, GroupRecord>,
+    pub(crate) groups: FxHashMap<Arc<str>, GroupRecord>,
     /// Groups that show why they wait, or were told to.
     pub(crate) explained: BTreeSet<Arc<str>>,
     /// The names by which people know queues, where they have others.
@@ -90,7 +91,8 @@ fn print_of(pod: &Pod) -> Option<u64> {
     let shown = shown.map(|shown| (&shown.status, &shown.reason, &shown.message));
     let owners = metadata.owner_references.as_ref().map_or(0, Vec::len);
     let deleted = metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0);
-    let says = (&metadata.uid, &metadata.labels, &metadata.annotations, owners, deleted);
+    let notes = metadata.annotations.iter().flatten().filter(|(name, _)| annotations::may_be_read(name));
+    let says = (&metadata.uid, &metadata.labels, notes.collect::<Vec<_>>(), owners, deleted);
     Some(fingerprint::of(&(
         says,
         node,
@@ -100,6 +102,18 @@ fn print_of(pod: &Pod) -> Option<u64> {
         &status.qos_class,
         shown,
     )))
+}
+
+/// Whether nothing is new of a pod with a node that anybody here reads.
+pub(crate) fn is_same(old: &Pod, new: &Pod) -> bool {
+    fn read(pod: &Pod) -> Option<impl PartialEq> {
+        let status = pod.status.as_ref().filter(|status| status.resource_claim_statuses.is_none())?;
+        pod.spec.as_ref()?.node_name.as_ref().filter(|node| !node.is_empty())?;
+        let shown = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
+        let shown = shown.map(|shown| (&shown.status, &shown.reason, &shown.message));
+        Some((&status.phase, &status.nominated_node_name, &status.qos_class, shown))
+    }
+    only_status_differs(old, new, annotations::may_be_read) && read(new).is_some() && read(old) == read(new)
 }
 
 impl Notes {
@@ -324,6 +338,7 @@ mod tests {
             ("/status/hostIP", json!("10.0.0.1")),
             ("/status/startTime", json!("2026-01-01T00:00:01Z")),
             ("/metadata/resourceVersion", json!("6")),
+            ("/metadata/annotations", json!({"pod-group-name": "g", "cni.projectcalico.org/podIP": "10.0.0.1/32"})),
         ];
         let news = [
             ("/metadata/uid", json!("v")),
@@ -350,6 +365,7 @@ mod tests {
             let mut notes = Notes::default();
             notes.pod(&pod(&bound()), &Settings::default());
             assert_eq!(notes.knows(&pod(&after)), expected, "{place} {value}");
+            assert_eq!(is_same(&pod(&bound()), &pod(&after)), expected, "{place} {value}");
             let (old, new) = told(&bound(), &after);
             assert!(!expected || old == new, "{place} {value} tells {new:?}");
         }
@@ -361,7 +377,7 @@ mod tests {
         waiting["spec"]["nodeName"] = Value::Null;
         let mut notes = Notes::default();
         notes.pod(&pod(&waiting), &Settings::default());
-        assert!(!notes.knows(&pod(&waiting)));
+        assert!(!notes.knows(&pod(&waiting)) && !is_same(&pod(&waiting), &pod(&waiting)));
         assert!(!Notes::default().knows(&pod(&bound())));
     }
 }

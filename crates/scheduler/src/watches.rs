@@ -30,7 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc::UnboundedSender, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::change::Change;
+use crate::{change::Change, notes};
 
 /// How often a kind that is not served is looked for.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
@@ -73,7 +73,7 @@ impl Watches<'_> {
     /// Starts all watches.
     pub(crate) fn start(&mut self) {
         self.watch::<k8s::Node>(Kind::Node, Object::Node);
-        self.watch::<k8s::Pod>(Kind::Pod, Object::Pod);
+        self.watch_selected(Kind::Pod, Selection::all().passing_over(notes::is_same), Object::Pod);
         self.watch::<PartialObjectMeta<k8s::ConfigMap>>(Kind::ConfigMap, |map| {
             Object::ConfigMap(Arc::new(k8s::ConfigMap { metadata: bare(&map.metadata), ..k8s::ConfigMap::default() }))
         });
@@ -104,9 +104,16 @@ impl Watches<'_> {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
+        self.watch_selected(kind, Selection::all(), wrap);
+    }
+
+    fn watch_selected<K>(&mut self, kind: Kind, selection: Selection<K>, wrap: fn(Arc<K>) -> Object)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
         let tell = self.teller(kind, move |object| Some(wrap(object)));
         let (process, cancel) = (self.process.clone(), self.cancel.clone());
-        self.tasks.spawn(watch::follow(process, Selection::all(), name(kind), cancel, tell));
+        self.tasks.spawn(watch::follow(process, selection, name(kind), cancel, tell));
     }
 
     /// Watches a kind that may not be served.
