@@ -25,7 +25,7 @@ pub struct Options {
     /// Milliseconds from the first change to the cycle that it starts
     #[arg(long, default_value_t = 20, value_name = "MILLISECONDS")]
     pub batch_window: u64,
-    /// Milliseconds by which further changes can put off a cycle at most
+    /// Milliseconds by which further changes can put off a cycle at most, while earlier decisions are still being written
     #[arg(long, default_value_t = 50, value_name = "MILLISECONDS")]
     pub longest_batch_window: u64,
     /// Time between cycles while somebody waits and nothing changes, such as `1s`; a number alone is seconds [default: 10s]

@@ -243,10 +243,11 @@ impl Scheduler {
         if !self.is_synced() || !self.writer.leads() {
             return None;
         }
-        let window = self.window.map(|(first, last)| {
-            let longest = first + self.options.longest_window();
-            (last + self.options.window()).min(longest)
-        });
+        let (window, longest) = (self.options.window(), self.options.longest_window());
+        // While decisions still wait to be written, a further one is no hurry: more changes are gathered for it.
+        let behind = self.writer.is_behind();
+        let window =
+            self.window.map(|(first, last)| if behind { (last + window).min(first + longest) } else { first + window });
         let due = [window, self.next_time].into_iter().flatten().min();
         due.map(|due| self.not_before.map_or(due, |earliest| due.max(earliest)))
     }

@@ -67,6 +67,11 @@ impl Writer {
         *self.surroundings.leads.borrow()
     }
 
+    /// Whether decisions wait to be written.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.decisions.is_behind()
+    }
+
     /// Begins a write; its outcome comes back as a change.
     pub(crate) fn begin<W>(&mut self, write: impl FnOnce(Arc<Surroundings>) -> W + Send + 'static)
     where

@@ -36,6 +36,11 @@ impl Lane {
         Self { most: most.max(1), queue: Arc::default(), tasks: JoinSet::new() }
     }
 
+    /// Whether somebody waits for a turn.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.queue.lock().waiting.is_empty()
+    }
+
     /// Those who wait for their turn.
     pub(super) fn waiting(&self) -> Waiting {
         Waiting(Arc::clone(&self.queue))
