@@ -95,12 +95,12 @@ pub struct Converter {
     pods: FxHashMap<String, PodRecord>,
     uids: FxHashMap<String, String>,
     needs: BTreeMap<Need, BTreeSet<String>>,
-    groups: BTreeMap<String, GroupRecord>,
+    groups: FxHashMap<String, GroupRecord>,
     /// Groups that pods without an owner are in as soon as the pod-grouper has made them, and by which pod.
-    implied: BTreeMap<String, GroupRecord>,
+    implied: FxHashMap<String, GroupRecord>,
     implied_for: FxHashMap<String, String>,
     priorities: Priorities,
-    binds: BTreeMap<String, BindRecord>,
+    binds: FxHashMap<String, BindRecord>,
     bind_of: FxHashMap<String, String>,
     /// By node: BindRequests for parts of its GPUs.
     sharing_on: BTreeMap<String, BTreeSet<String>>,
@@ -115,7 +115,7 @@ pub struct Converter {
     /// Claims that stand for devices of extended resources, by the uid of their pod, until the binder has made real ones.
     foretold: BTreeMap<String, String>,
     /// What was written on groups, until their objects say so.
-    notes: BTreeMap<String, Vec<GroupNote>>,
+    notes: FxHashMap<String, Vec<GroupNote>>,
     /// Ends of vetoes that are still to come, with the key of the pod.
     veto_ends: BTreeSet<(Time, String)>,
     now: Time,
@@ -504,8 +504,8 @@ impl Converter {
     }
 
     fn tell_groups(&self, out: &mut Vec<Delta>) {
-        let implied = self.implied.keys().filter(|group| !self.groups.contains_key(*group));
-        out.extend(self.groups.keys().chain(implied).filter_map(|group| self.tell_group(group)));
+        let groups: BTreeSet<&String> = self.groups.keys().chain(self.implied.keys()).collect();
+        out.extend(groups.into_iter().filter_map(|group| self.tell_group(group)));
     }
 
     fn tell_users(&self, need: &Need, out: &mut Vec<Delta>) {

@@ -195,7 +195,7 @@ pub(crate) fn guaranteed(pod: &k8s::Pod) -> bool {
 
 /// The amounts of one container that a kubelet would align: devices always, the rest only for guaranteed pods, CPUs only in whole
 /// numbers.
-pub(crate) fn aligned(requests: &BTreeMap<String, i64>, guaranteed: bool) -> BTreeMap<String, i64> {
+pub(crate) fn aligned(requests: &BTreeMap<&str, i64>, guaranteed: bool) -> BTreeMap<String, i64> {
     let counts = |resource: &str, amount: i64| match resource {
         _ if amount <= 0 => false,
         "cpu" => guaranteed && amount % 1000 == 0,
@@ -204,14 +204,18 @@ pub(crate) fn aligned(requests: &BTreeMap<String, i64>, guaranteed: bool) -> BTr
         _ if resource.starts_with("hugepages-") => guaranteed,
         _ => true,
     };
-    requests.iter().filter(|(resource, amount)| counts(resource, **amount)).map(|(r, a)| (r.clone(), *a)).collect()
+    requests
+        .iter()
+        .filter(|(resource, amount)| counts(resource, **amount))
+        .map(|(r, a)| ((*r).to_owned(), *a))
+        .collect()
 }
 
 /// The units of a pod: the pod as one, and each container. Ordinary init containers must fit alone.
 pub(crate) fn units(
-    containers: &[BTreeMap<String, i64>],
-    sidecars: &[BTreeMap<String, i64>],
-    init: &[BTreeMap<String, i64>],
+    containers: &[BTreeMap<&str, i64>],
+    sidecars: &[BTreeMap<&str, i64>],
+    init: &[BTreeMap<&str, i64>],
     guaranteed: bool,
 ) -> Vec<NumaUnit> {
     let together: Vec<_> = containers.iter().chain(sidecars).map(|all| aligned(all, guaranteed)).collect();
@@ -241,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    fn amounts(entries: &[(&str, i64)]) -> BTreeMap<String, i64> {
-        entries.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect()
+    fn amounts<T: From<&'static str> + Ord>(entries: &[(&'static str, i64)]) -> BTreeMap<T, i64> {
+        entries.iter().map(|(name, amount)| ((*name).into(), *amount)).collect()
     }
 
     fn report() -> NodeResourceTopology {

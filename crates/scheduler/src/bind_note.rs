@@ -18,6 +18,7 @@ use kai_api::{
 use kai_convert::Veto;
 use kai_core::time::Time;
 use kai_kit::backoff::Backoff;
+use rustc_hash::FxHashMap;
 
 use crate::notes::key_of;
 
@@ -64,13 +65,13 @@ pub(crate) enum Heard {
 #[derive(Debug, Default)]
 pub(crate) struct Binds {
     /// Those that the server has, by `namespace/name`.
-    pub(crate) known: BTreeMap<String, BindNote>,
+    pub(crate) known: FxHashMap<String, BindNote>,
     /// Those among them that are not finished.
     pub(crate) open: BTreeSet<String>,
     /// Those among them that failed for good.
     pub(crate) failed: BTreeSet<String>,
     /// Those that are being written.
-    pub(crate) unconfirmed: BTreeMap<String, Unconfirmed>,
+    pub(crate) unconfirmed: FxHashMap<String, Unconfirmed>,
     /// Those that are being deleted because their node is gone or nothing is left to be learnt from them, by uid.
     pub(crate) dropping: BTreeSet<String>,
 }

@@ -5,9 +5,11 @@ use std::{
     hash::{Hash, Hasher as _},
 };
 
+use rustc_hash::FxHasher;
+
 /// The number of a value.
 pub(crate) fn of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FxHasher::default();
     value.hash(&mut hasher);
     hasher.finish()
 }

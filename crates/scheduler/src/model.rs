@@ -64,7 +64,7 @@ pub(crate) struct Model {
     /// Groups that are left out.
     pub(crate) quarantine: BTreeMap<String, Quarantine>,
     /// What is to be written on groups that are not there yet.
-    put_off: BTreeMap<String, Vec<GroupNote>>,
+    put_off: FxHashMap<String, Vec<GroupNote>>,
     /// What can be written by now.
     pub(crate) due: Vec<(String, Vec<GroupNote>)>,
     /// The time, as of the last change.
@@ -81,8 +81,8 @@ pub(crate) struct Model {
     listing: BTreeMap<Kind, BTreeSet<(String, String)>>,
     /// Kinds whose first list is complete.
     listed: BTreeSet<Kind>,
-    /// Stands for the last delta about each object that the core knows; `None`: whatever comes next counts.
-    prints: FxHashMap<String, Option<u64>>,
+    /// By what it is and its name, stands for the last delta about each object that the core knows; `None`: whatever comes next counts.
+    prints: BTreeMap<&'static str, FxHashMap<String, Option<u64>>>,
 }
 
 impl Model {
@@ -97,7 +97,7 @@ impl Model {
             binds: Binds::default(),
             evicting: BTreeMap::new(),
             quarantine: BTreeMap::new(),
-            put_off: BTreeMap::new(),
+            put_off: FxHashMap::default(),
             due: Vec::new(),
             now: Time(0),
             changed: false,
@@ -106,7 +106,7 @@ impl Model {
             names: BTreeMap::new(),
             listing: BTreeMap::new(),
             listed: BTreeSet::new(),
-            prints: FxHashMap::default(),
+            prints: BTreeMap::new(),
         }
     }
 
@@ -171,7 +171,8 @@ impl Model {
     /// Decisions that are being written are part of a model that was begun again.
     fn first_list(&mut self, kind: Kind) {
         if kind == Kind::BindRequest {
-            let requests: Vec<_> = self.binds.unconfirmed.values().map(|one| one.request.clone()).collect();
+            let unconfirmed: BTreeMap<_, _> = self.binds.unconfirmed.iter().collect();
+            let requests: Vec<_> = unconfirmed.into_values().map(|one| one.request.clone()).collect();
             for request in requests {
                 let deltas = self.converter.apply(&Object::BindRequest(request));
                 self.feed(deltas);
@@ -371,16 +372,20 @@ impl Model {
     pub(crate) fn feed(&mut self, deltas: Vec<Delta>) {
         for mut delta in deltas {
             self.leave_out(&mut delta);
-            let news = match subject(&delta) {
-                (key, Says::This) => {
-                    let print = Some(fingerprint::of(&delta));
-                    self.prints.insert(key, print) != Some(print)
-                }
-                (key, Says::Leaves) => {
-                    self.prints.insert(key, None);
+            let (what, name, says) = subject(&delta);
+            let prints = self.prints.entry(what).or_default();
+            let print = match says {
+                Says::This => Some(fingerprint::of(&delta)),
+                Says::Leaves | Says::Gone => None,
+            };
+            let news = match (says, prints.get_mut(name)) {
+                (Says::Gone, _) => prints.remove(name).is_some(),
+                (Says::This, Some(known)) => std::mem::replace(known, print) != print,
+                (Says::This, None) => prints.insert(name.to_owned(), print).is_none(),
+                (Says::Leaves, _) => {
+                    prints.insert(name.to_owned(), print);
                     true
                 }
-                (key, Says::Gone) => self.prints.remove(&key).is_some(),
             };
             if !news {
                 continue;
@@ -450,23 +455,23 @@ enum Says {
     Gone,
 }
 
-/// Which object a delta is about, and what it says of it.
-fn subject(delta: &Delta) -> (String, Says) {
+/// Which object a delta is about, as what it is and its name, and what it says of it.
+fn subject(delta: &Delta) -> (&'static str, &str, Says) {
     match delta {
-        Delta::Node(node) => (format!("node {}", node.name), Says::This),
-        Delta::NodeGone(name) => (format!("node {name}"), Says::Gone),
-        Delta::Queue(queue) => (format!("queue {}", queue.name), Says::This),
-        Delta::QueueGone(name) => (format!("queue {name}"), Says::Gone),
-        Delta::PodGroup(group) => (format!("group {}", group.key), Says::This),
-        Delta::PodGroupGone(key) => (format!("group {key}"), Says::Gone),
-        Delta::Pod(pod) => (format!("pod {}", pod.uid), Says::This),
-        Delta::PodLeaves { uid, .. } => (format!("pod {uid}"), Says::Leaves),
-        Delta::PodGone(uid) => (format!("pod {uid}"), Says::Gone),
-        Delta::Topology(topology) => (format!("topology {}", topology.name), Says::This),
-        Delta::TopologyGone(name) => (format!("topology {name}"), Says::Gone),
-        Delta::Claim(claim) => (format!("claim {}", claim.key), Says::This),
-        Delta::ClaimGone(key) => (format!("claim {key}"), Says::Gone),
-        Delta::DeviceResource(resource) => (format!("resource {}", resource.resource), Says::This),
-        Delta::DeviceResourceGone(name) => (format!("resource {name}"), Says::Gone),
+        Delta::Node(node) => ("node", &node.name, Says::This),
+        Delta::NodeGone(name) => ("node", name, Says::Gone),
+        Delta::Queue(queue) => ("queue", &queue.name, Says::This),
+        Delta::QueueGone(name) => ("queue", name, Says::Gone),
+        Delta::PodGroup(group) => ("group", &group.key, Says::This),
+        Delta::PodGroupGone(key) => ("group", key, Says::Gone),
+        Delta::Pod(pod) => ("pod", &pod.uid, Says::This),
+        Delta::PodLeaves { uid, .. } => ("pod", uid, Says::Leaves),
+        Delta::PodGone(uid) => ("pod", uid, Says::Gone),
+        Delta::Topology(topology) => ("topology", &topology.name, Says::This),
+        Delta::TopologyGone(name) => ("topology", name, Says::Gone),
+        Delta::Claim(claim) => ("claim", &claim.key, Says::This),
+        Delta::ClaimGone(key) => ("claim", key, Says::Gone),
+        Delta::DeviceResource(resource) => ("resource", &resource.resource, Says::This),
+        Delta::DeviceResourceGone(name) => ("resource", name, Says::Gone),
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Amounts by resource: millicores of cpu, whole units of the rest.
-type Amounts = BTreeMap<String, i64>;
+type Amounts<'a> = BTreeMap<&'a str, i64>;
 
 /// What a pod asks for, resource by resource: the one reading of pods that all components share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,13 +61,12 @@ pub fn asked(pod: &k8s::Pod) -> Asked {
         Ok(Gpus::Memory { devices, mib }) => Some(GpuPart::Memory { devices, mib }),
         // A whole number written as a fraction.
         Ok(Gpus::Whole(count)) if gpus == 0 => {
-            amounts.insert(resources::NVIDIA_GPU.to_owned(), i64::from(count));
+            amounts.insert(resources::NVIDIA_GPU, i64::from(count));
             None
         }
         Ok(Gpus::None | Gpus::Whole(_)) | Err(_) => None,
     };
-    amounts.retain(|_, amount| *amount > 0);
-    Asked { amounts, part }
+    Asked { amounts: owned(amounts), part }
 }
 
 /// Billionths of GPUs that an amount of one resource, also in billionths, costs a queue: devices of any plugin, MIG profiles by their
@@ -105,17 +104,17 @@ pub(crate) fn request(pod: &k8s::Pod) -> (Request, Option<String>) {
     let mut take = |name: &str| total.remove(name).unwrap_or(0);
     let (cpu, memory, storage) = (take("cpu"), take("memory"), take("ephemeral-storage"));
     let whole = take(resources::NVIDIA_GPU).saturating_add(take(resources::AMD_GPU));
-    total.retain(|_, amount| *amount > 0);
+    let extended = owned(total);
     let (gpus, invalid) = match gpu::gpus(annotations, whole) {
         Ok(gpus) => (gpus, None),
         Err(error) => (Gpus::Whole(u32::try_from(whole).unwrap_or(u32::MAX)), Some(error)),
     };
-    let mig_share = total.iter().map(|(name, count)| mig_share(name, *count)).fold(0_i64, i64::saturating_add);
+    let mig_share = extended.iter().map(|(name, count)| mig_share(name, *count)).fold(0_i64, i64::saturating_add);
     let numa = numa::units(&containers.main, &containers.sidecars, &containers.init, numa::guaranteed(pod));
     let gpus = if gpus == Gpus::Whole(0) { Gpus::None } else { gpus };
     let too_much = too_much(mig_share);
     let mig_share = mig_share.min(LARGEST);
-    let request = Request { cpu, memory, storage, extended: total, gpus, mig_share, legacy_mig, numa };
+    let request = Request { cpu, memory, storage, extended, gpus, mig_share, legacy_mig, numa };
     (request, invalid.or(too_much))
 }
 
@@ -136,16 +135,16 @@ fn mig_share(resource: &str, count: i64) -> i64 {
 }
 
 /// The requests of the containers of a pod, by when they run.
-struct Containers {
-    main: Vec<Amounts>,
-    sidecars: Vec<Amounts>,
-    init: Vec<Amounts>,
+struct Containers<'a> {
+    main: Vec<Amounts<'a>>,
+    sidecars: Vec<Amounts<'a>>,
+    init: Vec<Amounts<'a>>,
     /// The most that runs at once before the main containers start.
-    peak: Amounts,
+    peak: Amounts<'a>,
 }
 
-impl Containers {
-    fn read(spec: &k8s::PodSpec) -> Result<Self, String> {
+impl<'a> Containers<'a> {
+    fn read(spec: &'a k8s::PodSpec) -> Result<Self, String> {
         let main = spec.containers.iter().enumerate();
         let main = main
             .map(|(index, container)| requests(format_args!("spec.containers[{index}]"), container.resources.as_ref()));
@@ -171,7 +170,7 @@ impl Containers {
         Ok(read)
     }
 
-    fn total(&self, spec: &k8s::PodSpec) -> Result<Amounts, String> {
+    fn total(&self, spec: &'a k8s::PodSpec) -> Result<Amounts<'a>, String> {
         let mut total = Amounts::new();
         for asked in self.main.iter().chain(&self.sidecars) {
             add(&mut total, asked);
@@ -195,7 +194,7 @@ impl Containers {
 }
 
 /// The requests of a container; what it only limits it also requests, as the API server writes it.
-fn requests(path: Arguments<'_>, resources: Option<&k8s::ResourceRequirements>) -> Result<Amounts, String> {
+fn requests<'a>(path: Arguments<'_>, resources: Option<&'a k8s::ResourceRequirements>) -> Result<Amounts<'a>, String> {
     let Some(resources) = resources else { return Ok(Amounts::new()) };
     let mut read = Amounts::new();
     if let Some(limits) = &resources.limits {
@@ -207,23 +206,28 @@ fn requests(path: Arguments<'_>, resources: Option<&k8s::ResourceRequirements>) 
     Ok(read)
 }
 
-fn list(path: Arguments<'_>, list: &ResourceList) -> Result<Amounts, String> {
-    let read = list
-        .iter()
-        .map(|(name, quantity)| Ok((name.clone(), amount(format_args!("{path}[{name}]"), name, quantity, Round::Up)?)));
+fn list<'a>(path: Arguments<'_>, list: &'a ResourceList) -> Result<Amounts<'a>, String> {
+    let read = list.iter().map(|(name, quantity)| {
+        Ok((name.as_str(), amount(format_args!("{path}[{name}]"), name, quantity, Round::Up)?))
+    });
     read.collect()
 }
 
-fn add(sum: &mut Amounts, more: &Amounts) {
+/// What is asked for, without zeros.
+fn owned(amounts: Amounts<'_>) -> BTreeMap<String, i64> {
+    amounts.into_iter().filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.to_owned(), amount)).collect()
+}
+
+fn add<'a>(sum: &mut Amounts<'a>, more: &Amounts<'a>) {
     for (name, amount) in more {
-        let entry = sum.entry(name.clone()).or_default();
+        let entry = sum.entry(name).or_default();
         *entry = entry.saturating_add(*amount);
     }
 }
 
-fn raise(peak: &mut Amounts, other: &Amounts) {
+fn raise<'a>(peak: &mut Amounts<'a>, other: &Amounts<'a>) {
     for (name, amount) in other {
-        let entry = peak.entry(name.clone()).or_default();
+        let entry = peak.entry(name).or_default();
         *entry = (*entry).max(*amount);
     }
 }

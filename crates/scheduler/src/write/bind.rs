@@ -48,26 +48,14 @@ pub(crate) struct Direct {
 /// Makes the request, and finds out what is there in the end.
 pub(crate) async fn write(around: Arc<Surroundings>, mut bind: Bind) -> Outcome {
     let namespace = bind.pod.namespace.clone().unwrap_or_default();
-    if !bind.request.extended.is_empty() {
-        let pods: Api<Pod> = Api::namespaced(around.process.client.clone(), &namespace);
-        // Which container gets which device only the pod itself tells.
-        match pods.get(bind.pod.name.as_deref().unwrap_or_default()).await {
-            Ok(pod) => decision::complete(&mut bind.request, &pod),
-            Err(error) => {
-                if classify(&error) != Class::Gone {
-                    let text = format!("pod {} cannot be read to give it its devices: {}", bind.key, message(&error));
-                    around.process.events.tell_of(bind.pod, Kind::Warning, "FailedBinding", text, BTreeMap::new());
-                    // The same would be decided again at once.
-                    around.process.sleep(UNREAD).await;
-                }
-                return Outcome::Bound { key: bind.key, result: Bound::Missing };
-            }
-        }
+    // In boxes: in a crowd most pods need neither, and thousands of these futures would carry the room for them.
+    if !bind.request.extended.is_empty() && !Box::pin(complete(&around, &namespace, &mut bind)).await {
+        return Outcome::Bound { key: bind.key, result: Bound::Missing };
     }
     let attempt = Attempt { around: &around, namespace: &namespace, bind: &bind };
     let result = match attempt.bind_directly().await {
         Some(placed) => placed,
-        None => attempt.make().await,
+        None => Box::pin(attempt.make()).await,
     };
     let node = bind.request.object.spec.selected_node.as_deref().unwrap_or_default();
     let groups = bind.request.object.spec.selected_gpu_groups.join(", ");
@@ -97,6 +85,26 @@ pub(crate) async fn write(around: Arc<Surroundings>, mut bind: Bind) -> Outcome 
         Bound::Missing | Bound::Placed(_) => {}
     }
     Outcome::Bound { key: bind.key, result }
+}
+
+/// Finds out which container gets which device: only the pod itself tells. False if it cannot be read.
+async fn complete(around: &Surroundings, namespace: &str, bind: &mut Bind) -> bool {
+    let pods: Api<Pod> = Api::namespaced(around.process.client.clone(), namespace);
+    match pods.get(bind.pod.name.as_deref().unwrap_or_default()).await {
+        Ok(pod) => {
+            decision::complete(&mut bind.request, &pod);
+            true
+        }
+        Err(error) => {
+            if classify(&error) != Class::Gone {
+                let text = format!("pod {} cannot be read to give it its devices: {}", bind.key, message(&error));
+                around.process.events.tell_of(bind.pod.clone(), Kind::Warning, "FailedBinding", text, BTreeMap::new());
+                // The same would be decided again at once.
+                around.process.sleep(UNREAD).await;
+            }
+            false
+        }
+    }
 }
 
 struct Attempt<'a> {
