@@ -13,6 +13,7 @@ mod load;
 mod report;
 mod rival;
 mod server;
+mod spent;
 mod weight;
 
 use std::path::PathBuf;
@@ -162,11 +163,15 @@ async fn measure(
             ground.clear().await?;
             let outcome = outcome?;
             anstream::eprintln!(
-                "{kind}, {contender}, {}: {pods} pods in {:.2} s, {:.0} pods/s, {:.2} ms of processor time a pod",
+                "{kind}, {contender}, {}: {pods} pods in {:.2} s, {:.0} pods/s, {:.2} ms of processor time a pod{}",
                 if round == 0 { "warming up".to_owned() } else { format!("round {round}") },
                 outcome.took.as_secs_f64(),
                 outcome.rate(),
                 outcome.processor_milliseconds(),
+                match outcome.spent.server {
+                    Some(_) => format!(", {:.2} ms in the server", outcome.server_milliseconds()),
+                    None => String::new(),
+                },
             );
             if let Some(counted) = counting {
                 *calls = counted.per_pod(pods);

@@ -30,6 +30,12 @@ impl Turn {
         let last = bound.last.unwrap_or(began);
         Self { asked, bound: bound.at, took: last.duration_since(began) }
     }
+
+    /// The same where pods were there: time begins with the first that has its node. A loop is given what a scheduler must first read.
+    pub fn of_pods_that_were_there(asked: BTreeMap<String, Instant>, bound: Bound, began: Instant) -> Self {
+        let first = bound.at.values().min().copied().unwrap_or(began);
+        Self::new(asked, bound, first)
+    }
 }
 
 /// What a loop binds.
@@ -47,7 +53,6 @@ pub struct Loop<'a> {
 /// Binds pods that are there already.
 pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
     let Loop { client, namespace, nodes, count, at_once } = turn;
-    load::create(client, namespace, Kind::Whole, count, SCHEDULER).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut bound = Sightings::begin(client, namespace, Wanted::TakenIn).await?;
     let begin = Instant::now();
@@ -70,7 +75,7 @@ pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
         }
     };
     let (asked, bound) = tokio::try_join!(bind_all, bound.wait(count))?;
-    Ok(Turn::new(asked, bound, begin))
+    Ok(Turn::of_pods_that_were_there(asked, bound, begin))
 }
 
 /// Binds pods as a watch shows them: a scheduler without a decision.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{ground::Where, weight::Weights};
+use super::{ground::Where, spent::Spent, weight::Weights};
 use crate::bench::core::measure::Spread;
 
 /// Who binds.
@@ -47,10 +47,10 @@ impl std::fmt::Display for Contender {
 pub struct Round {
     /// Pods.
     pub pods: u32,
-    /// From the first creation to the last pod with a node; where pods are there, from the start of the loop or of the scheduler.
+    /// From the first creation to the last pod that its node has taken in; where pods are there, from the first pod with a node.
     pub took: Duration,
-    /// Processor time of this process meanwhile.
-    pub processor: Duration,
+    /// Processor time meanwhile.
+    pub spent: Spent,
     /// Milliseconds from each creation to its node, sorted.
     pub latencies: Vec<f64>,
 }
@@ -61,9 +61,19 @@ impl Round {
         f64::from(self.pods) / self.took.as_secs_f64().max(1e-9)
     }
 
-    /// Processor time for each pod.
+    /// Processor time of this process for each pod.
     pub fn processor_milliseconds(&self) -> f64 {
-        milliseconds(self.processor) / f64::from(self.pods.max(1))
+        milliseconds(self.spent.own) / f64::from(self.pods.max(1))
+    }
+
+    /// Processor time of the API server for each pod; not a number where that is not known.
+    pub fn server_milliseconds(&self) -> f64 {
+        self.spent.server.map_or(f64::NAN, milliseconds) / f64::from(self.pods.max(1))
+    }
+
+    /// Milliseconds until the first pod had its node. Where pods are there, that is how long the start took.
+    pub fn first(&self) -> f64 {
+        self.latencies.first().copied().unwrap_or(f64::NAN)
     }
 
     /// The latency that this part of pods did not exceed.
@@ -124,17 +134,6 @@ impl Figures {
         }
     }
 
-    /// Which part of the ceiling `kai` reached, round by round. The ceiling is what the fastest of some loops did.
-    pub fn kai_of_ceiling(&self, loops: &[Contender]) -> Option<Spread> {
-        let against = |other: &Contender| {
-            let kai = rounds_of(&self.whole, kai_as(other))?;
-            let other = rounds_of(&self.whole, other)?;
-            Some(kai.iter().zip(other).map(|(kai, other)| kai.rate() / other.rate()).collect::<Vec<f64>>())
-        };
-        let least = |a: Vec<f64>, b: Vec<f64>| a.into_iter().zip(b).map(|(a, b)| a.min(b)).collect();
-        Spread::of(loops.iter().filter_map(against).reduce(least)?)
-    }
-
     /// How many times as fast `kai` was as another that did the same, round by round, by a measure of a round.
     pub fn kai_against(&self, other: &Contender, measure: impl Fn(&Round) -> f64) -> Option<Spread> {
         let kai = rounds_of(&self.whole, kai_as(other))?;
@@ -174,9 +173,11 @@ mod tests {
     fn percentiles_are_of_the_pods_that_were_bound() {
         let latencies = (1..=200).map(f64::from).collect();
         let took = Duration::from_secs(2);
-        let round = Round { pods: 200, took, processor: Duration::from_secs(1), latencies };
+        let spent = Spent { own: Duration::from_secs(1), server: Some(Duration::from_secs(2)) };
+        let round = Round { pods: 200, took, spent, latencies };
         assert!((round.percentile(50) - 100.0).abs() < 1e-9 && (round.percentile(99) - 198.0).abs() < 1e-9);
         assert!((round.rate() - 100.0).abs() < 1e-9 && (round.processor_milliseconds() - 5.0).abs() < 1e-9);
+        assert!((round.server_milliseconds() - 10.0).abs() < 1e-9);
     }
 
     #[test]

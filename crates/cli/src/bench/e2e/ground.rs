@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 };
 use kai_api::{
     PodGroup,
-    names::{namespaces, objects},
+    names::{annotations, namespaces, objects},
 };
 use kai_clock::Clock;
 use kai_lab::{
@@ -28,7 +28,7 @@ use kai_lab::{
     record::Recorder,
 };
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::json;
@@ -42,11 +42,9 @@ use super::{
     load::{self, Kind, Sightings, Wanted},
     rival,
     server::Server,
+    spent::Spent,
 };
-use crate::{
-    bench::core::measure::processor_time,
-    control_plane::{ControlPlane, Part, Settings, install, reservation::InProcessPrograms},
-};
+use crate::control_plane::{ControlPlane, Part, Settings, install, reservation::InProcessPrograms};
 
 /// How long anything but a round may take.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -145,14 +143,17 @@ impl Ground {
         let namespace = self.namespace(contender, kind, round).await?;
         let (client, names) = (&self.client, &self.names);
         let bind_loop = |at_once| ceiling::Loop { client, namespace: &namespace, nodes: names, count: pods, at_once };
-        let mut processor = processor_time();
-        let done = match contender {
-            Contender::BindLoop { at_once } => ceiling::bind_loop(bind_loop(*at_once)).await?,
-            Contender::BindAsTheyCome { at_once } => ceiling::bind_as_they_come(bind_loop(*at_once)).await?,
+        let (done, spent) = match contender {
+            Contender::BindLoop { at_once } => {
+                load::create(client, &namespace, Kind::Whole, pods, ceiling::SCHEDULER).await?;
+                self.metered(ceiling::bind_loop(bind_loop(*at_once))).await?
+            }
+            Contender::BindAsTheyCome { at_once } => {
+                self.metered(ceiling::bind_as_they_come(bind_loop(*at_once))).await?
+            }
             Contender::Kai => {
                 let control_plane = self.control_plane(&Part::ALL, counting).await?;
-                processor = processor_time();
-                let placed = place(client, &namespace, kind, pods, objects::SCHEDULER).await;
+                let placed = self.metered(place(client, &namespace, kind, pods, objects::SCHEDULER)).await;
                 control_plane.shutdown().await;
                 placed?
             }
@@ -160,20 +161,21 @@ impl Ground {
                 let others: Vec<Part> = Part::ALL.into_iter().filter(|part| *part != Part::Scheduler).collect();
                 let mut control_plane = self.control_plane(&others, None).await?;
                 load::create(client, &namespace, kind, pods, objects::SCHEDULER).await?;
-                self.wait_for("a group for every pod", async |client| {
-                    let groups: Api<PodGroup> = Api::namespaced(client.clone(), &namespace);
-                    Ok(groups.list_metadata(&ListParams::default()).await?.items.len() >= usize::try_from(pods)?)
+                self.wait_for("everything about the pods to be written", async |client| {
+                    is_settled(client, &namespace, usize::try_from(pods)?).await
                 })
                 .await?;
-                processor = processor_time();
                 let mut bound = Sightings::begin(client, &namespace, Wanted::TakenIn).await?;
-                let begin = Instant::now();
-                control_plane.start_part(Part::Scheduler);
-                let bound = bound.wait(pods).await;
+                let starting = async {
+                    let begin = Instant::now();
+                    control_plane.start_part(Part::Scheduler);
+                    let bound = bound.wait(pods).await?;
+                    let asked = bound.at.keys().map(|name| (name.clone(), begin)).collect();
+                    Ok(ceiling::Turn::of_pods_that_were_there(asked, bound, begin))
+                };
+                let placed = self.metered(starting).await;
                 control_plane.shutdown().await;
-                let bound = bound?;
-                let asked = bound.at.keys().map(|name| (name.clone(), begin)).collect();
-                ceiling::Turn::new(asked, bound, begin)
+                placed?
             }
             Contender::KubeScheduler(program) => {
                 let kubeconfig = self.kubeconfig().context("kube-scheduler needs a socket")?;
@@ -181,12 +183,25 @@ impl Ground {
                 // Its first pod is not timed: until then it may be starting.
                 let first = self.namespace(contender, kind, u32::MAX).await?;
                 place(client, &first, kind, 1, rival::SCHEDULER).await?;
-                place(client, &namespace, kind, pods, rival::SCHEDULER).await?
+                self.metered(place(client, &namespace, kind, pods, rival::SCHEDULER)).await?
             }
         };
-        let processor = processor_time().saturating_sub(processor);
         let latencies = latencies(&done.asked, &done.bound);
-        Ok(Round { pods, took: done.took, processor, latencies })
+        Ok(Round { pods, took: done.took, spent, latencies })
+    }
+
+    /// A turn, and the processor time that it took.
+    async fn metered(
+        &self,
+        turn: impl Future<Output = anyhow::Result<ceiling::Turn>>,
+    ) -> anyhow::Result<(ceiling::Turn, Spent)> {
+        let server = match &self.place {
+            Place::Joined(_, Some(server)) => server.process(),
+            _ => None,
+        };
+        let before = Spent::so_far(server);
+        let turn = turn.await?;
+        Ok((turn, Spent::so_far(server).since(before)))
     }
 
     /// Components as `kai all` runs them, ready for work.
@@ -304,6 +319,19 @@ async fn place(
     let create = load::create(client, namespace, kind, pods, scheduler);
     let (asked, bound) = tokio::try_join!(create, bound.wait(pods))?;
     Ok(ceiling::Turn::new(asked, bound, begin))
+}
+
+/// Whether every pod is tied to its group and every group says what its pods ask for: until then others than the scheduler are at work.
+async fn is_settled(client: &Client, namespace: &str, pods: usize) -> anyhow::Result<bool> {
+    let all = ListParams::default();
+    let tied = Api::<Pod>::namespaced(client.clone(), namespace).list_metadata(&all).await?;
+    let tied = tied.iter().filter(|pod| pod.annotations().contains_key(annotations::POD_GROUP)).count();
+    if tied < pods {
+        return Ok(false);
+    }
+    let groups = Api::<PodGroup>::namespaced(client.clone(), namespace).list(&all).await?;
+    let counted = groups.iter().filter_map(|group| group.status.as_ref()?.resources_status.as_ref());
+    Ok(counted.count() >= pods)
 }
 
 /// Nobody answers them between two turns.

@@ -61,6 +61,11 @@ impl Server {
         &self.kubeconfig
     }
 
+    /// Its process id, while it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Ends it.
     pub async fn end(mut self) -> anyhow::Result<()> {
         self.child.kill().await.context("end the API server")?;
