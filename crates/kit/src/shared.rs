@@ -2,24 +2,29 @@
 //!
 //! ```text
 //!  API server ─▶ watch of a kind ─┬─▶ listener (those objects that it wants)
-//!                   (last seen) ──┴─▶ listener that came later: first a list of what was last seen
+//!                  (last seen)    └─▶ listener
 //! ```
 //!
-//! What was last seen is kept, so whoever begins to listen later costs neither the server nor the others anything. All hold the same
-//! objects.
+//! What was last seen is kept, for two ends: who does not care for a change is not told of it, and a list tells a listener only what it does
+//! not know yet. Whoever begins to listen later lets the watch list once more, so that it knows of everything that was written before it
+//! began; the others hear of that list what is new to them. All hold the same objects.
 
 use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
     fmt::Debug,
     sync::Arc,
+    time::Duration,
 };
 
 use kube::{Api, Client, Resource, runtime::watcher};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -28,6 +33,9 @@ use crate::{
     mirror::{Key, sorted},
     watch::{self, IsSame, News, Wants},
 };
+
+/// Parts start one shortly after the other: one list is for all of them.
+const GATHER: Duration = Duration::from_millis(30);
 
 /// The shared watches of a process. Clones are the same.
 #[derive(Clone)]
@@ -61,14 +69,13 @@ impl SharedWatches {
         let mut kinds = self.kinds.lock();
         let known = kinds.entry(TypeId::of::<K>()).or_insert_with(|| {
             let kind = Arc::new(SharedKind::<K>::default());
-            let spreading = Arc::clone(&kind);
-            let tell = move |news| spreading.state.lock().spread(news);
-            let (api, config): (Api<Lean<K>>, _) = (Api::all(self.client.clone()), watcher::Config::default());
-            tokio::spawn(watch::run(api, config, name.clone(), self.health.clone(), self.cancel.clone(), tell));
+            tokio::spawn(kind.clone().run(self.clone(), name.clone()));
             kind
         });
         if let Ok(kind) = Arc::clone(known).downcast::<SharedKind<K>>() {
-            kind.state.lock().join(Listener { wants, is_same, tell });
+            let stage = Stage::Waits;
+            kind.state.lock().listeners.push(Listener { wants, is_same, tell, stage });
+            kind.again.notify_one();
         }
         (name, hear)
     }
@@ -77,103 +84,140 @@ impl SharedWatches {
 /// One kind that is watched.
 struct SharedKind<K> {
     state: Mutex<State<K>>,
+    /// Somebody waits for a list.
+    again: Notify,
 }
 
 struct State<K> {
     listeners: Vec<Listener<K>>,
-    /// Those who came before a list was complete. They hear nothing until one is.
-    waiting: Vec<Listener<K>>,
     /// What was last seen.
     objects: FxHashMap<Key, Arc<K>>,
     /// What the list under way has shown.
     listing: Option<FxHashSet<Key>>,
-    /// Whether a list was complete and none is under way.
-    complete: bool,
 }
 
 struct Listener<K> {
     wants: Wants<K>,
     is_same: IsSame<K>,
     tell: UnboundedSender<News<Arc<K>>>,
+    stage: Stage,
+}
+
+/// How far a listener has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It waits for a list that begins after it came.
+    Waits,
+    /// That list is under way.
+    Begun,
+    /// It knows what there is, and is told what changes.
+    Knows,
 }
 
 impl<K> Default for SharedKind<K> {
     fn default() -> Self {
-        let state = State {
-            listeners: Vec::new(),
-            waiting: Vec::new(),
-            objects: FxHashMap::default(),
-            listing: None,
-            complete: false,
-        };
-        Self { state: Mutex::new(state) }
+        let state = State { listeners: Vec::new(), objects: FxHashMap::default(), listing: None };
+        Self { state: Mutex::new(state), again: Notify::new() }
+    }
+}
+
+impl<K> SharedKind<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    async fn run(self: Arc<Self>, shared: SharedWatches, name: String) {
+        loop {
+            tokio::time::sleep(GATHER).await;
+            let api: Api<Lean<K>> = Api::all(shared.client.clone());
+            let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
+            let tell = |news| self.state.lock().take(news);
+            let mut watch =
+                std::pin::pin!(watch::run(api, watcher::Config::default(), name.clone(), health, cancel, tell));
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut watch => return,
+                    // A watch that begins with a list takes the place of this one, unless this one's list is still to come.
+                    () = self.again.notified() => if self.state.lock().somebody_waits() { break },
+                }
+            }
+        }
     }
 }
 
 impl<K: Resource> State<K> {
-    /// Lets somebody listen, as soon as it is known what there is.
-    fn join(&mut self, listener: Listener<K>) {
-        if self.complete {
-            listener.list(&self.objects);
-            self.listeners.push(listener);
-        } else {
-            self.waiting.push(listener);
-        }
+    fn somebody_waits(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.stage == Stage::Waits)
     }
 
-    /// Notes what the watch tells, and hands it on.
-    fn spread(&mut self, news: News<Arc<K>>) {
-        let mut before = None;
-        match &news {
+    /// Takes what the watch tells, and tells each listener what it does not know yet.
+    fn take(&mut self, news: News<Arc<K>>) {
+        match news {
             News::Begin => {
                 self.listing = Some(FxHashSet::default());
-                self.complete = false;
+                let waiting = self.listeners.iter_mut().filter(|listener| listener.stage == Stage::Waits);
+                waiting.for_each(|listener| listener.stage = Stage::Begun);
             }
             News::Listed(object) | News::Applied(object) => {
                 let key = Key::of(object.as_ref());
                 if let Some(seen) = &mut self.listing {
                     seen.insert(key.clone());
                 }
-                before = self.objects.insert(key, Arc::clone(object));
-            }
-            News::Deleted(object) => drop(self.objects.remove(&Key::of(object.as_ref()))),
-            News::Complete => {
-                if let Some(seen) = self.listing.take() {
-                    self.objects.retain(|key, _| seen.contains(key));
+                let before = self.objects.insert(key, Arc::clone(&object));
+                let version = &object.meta().resource_version;
+                if before.as_ref().is_none_or(|before| before.meta().resource_version != *version) {
+                    self.listeners.retain(|listener| listener.hear_applied(&object, before.as_deref()));
                 }
-                self.complete = true;
             }
+            News::Deleted(object) => {
+                self.objects.remove(&Key::of(object.as_ref()));
+                self.listeners.retain(|listener| listener.hear_deleted(&object));
+            }
+            News::Complete => self.complete(),
         }
-        // Who no longer listens is forgotten.
-        self.listeners.retain(|listener| listener.hear(&news, before.as_deref()));
-        if self.complete && !self.waiting.is_empty() {
-            for listener in &self.waiting {
-                listener.list(&self.objects);
-            }
-            self.listeners.append(&mut self.waiting);
+    }
+
+    /// What the list did not show is gone. Those for whom it was made are told all there is.
+    fn complete(&mut self) {
+        let seen = self.listing.take().unwrap_or_default();
+        let gone: BTreeMap<Key, Arc<K>> = self.objects.extract_if(|key, _| !seen.contains(key)).collect();
+        for object in gone.into_values() {
+            self.listeners.retain(|listener| listener.hear_deleted(&object));
+        }
+        let new: Vec<&mut Listener<K>> =
+            self.listeners.iter_mut().filter(|listener| listener.stage == Stage::Begun).collect();
+        if new.is_empty() {
+            return;
+        }
+        let objects = sorted(&self.objects);
+        for listener in new {
+            listener.stage = Stage::Knows;
+            listener.hear_list(&objects);
         }
     }
 }
 
 impl<K> Listener<K> {
     /// Tells it all there is.
-    fn list(&self, objects: &FxHashMap<Key, Arc<K>>) {
-        let wanted = sorted(objects).into_iter().filter(|object| (self.wants)(object));
+    fn hear_list(&self, objects: &[Arc<K>]) {
+        let wanted = objects.iter().filter(|object| (self.wants)(object)).map(Arc::clone);
         let list = [News::Begin].into_iter().chain(wanted.map(News::Listed)).chain([News::Complete]);
-        // It may be gone already; then it is forgotten at the next news.
+        // If it is gone by now it is forgotten at the next news.
         list.for_each(|news| drop(self.tell.send(news)));
     }
 
-    /// Tells it something that it wants to hear. False if it no longer listens.
-    fn hear(&self, news: &News<Arc<K>>, before: Option<&K>) -> bool {
-        let is_for_it = match news {
-            News::Begin | News::Complete => true,
-            // What is not in a list is gone, so everything in it is told.
-            News::Listed(object) | News::Deleted(object) => (self.wants)(object),
-            News::Applied(object) => {
-                (self.wants)(object) && !before.is_some_and(|before| (self.is_same)(before, object))
-            }
-        };
-        if is_for_it { self.tell.send(news.clone()).is_ok() } else { !self.tell.is_closed() }
+    /// Tells it of an object that is new or changed. False if it no longer listens.
+    fn hear_applied(&self, object: &Arc<K>, before: Option<&K>) -> bool {
+        let is_news = !before.is_some_and(|before| (self.is_same)(before, object));
+        self.hear(is_news && (self.wants)(object), || News::Applied(Arc::clone(object)))
+    }
+
+    /// Tells it of an object that is gone. False if it no longer listens.
+    fn hear_deleted(&self, object: &Arc<K>) -> bool {
+        self.hear((self.wants)(object), || News::Deleted(Arc::clone(object)))
+    }
+
+    fn hear(&self, is_for_it: bool, news: impl FnOnce() -> News<Arc<K>>) -> bool {
+        if is_for_it && self.stage == Stage::Knows { self.tell.send(news()).is_ok() } else { !self.tell.is_closed() }
     }
 }
