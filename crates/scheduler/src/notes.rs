@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::Hash,
     sync::Arc,
 };
 
@@ -11,7 +12,6 @@ use k8s_openapi::{
 };
 use kai_api::{PodGroup, Queue, SchedulingCondition, names::annotations};
 use kai_convert::Settings;
-use kai_kit::watch::only_status_differs;
 use kube::{Resource as _, ResourceExt as _};
 use rustc_hash::FxHashMap;
 
@@ -79,8 +79,8 @@ pub(crate) fn condition_print(status: &str, reason: &str, message: &str) -> u64 
     fingerprint::of(&(status, reason, message)).max(1)
 }
 
-/// Stands for all of a pod with a node that anybody here reads: kubelets write much that nobody does. None: it is to be read.
-fn print_of(pod: &Pod) -> Option<u64> {
+/// All of a pod with a node that anybody here reads: kubelets write much that nobody does. None: it is to be read in full.
+fn read(pod: &Pod) -> Option<impl PartialEq + Hash> {
     let (metadata, spec, status) = (&pod.metadata, pod.spec.as_ref()?, pod.status.as_ref()?);
     // Whatever else is changed in the spec counts the generation up.
     let (node, generation) = (spec.node_name.as_ref().filter(|node| !node.is_empty())?, metadata.generation?);
@@ -93,27 +93,17 @@ fn print_of(pod: &Pod) -> Option<u64> {
     let deleted = metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0);
     let notes = metadata.annotations.iter().flatten().filter(|(name, _)| annotations::may_be_read(name));
     let says = (&metadata.uid, &metadata.labels, notes.collect::<Vec<_>>(), owners, deleted);
-    Some(fingerprint::of(&(
-        says,
-        node,
-        generation,
-        &status.phase,
-        &status.nominated_node_name,
-        &status.qos_class,
-        shown,
-    )))
+    Some((says, node, generation, &status.phase, &status.nominated_node_name, &status.qos_class, shown))
 }
 
 /// Whether nothing is new of a pod with a node that anybody here reads.
 pub(crate) fn is_same(old: &Pod, new: &Pod) -> bool {
-    fn read(pod: &Pod) -> Option<impl PartialEq> {
-        let status = pod.status.as_ref().filter(|status| status.resource_claim_statuses.is_none())?;
-        pod.spec.as_ref()?.node_name.as_ref().filter(|node| !node.is_empty())?;
-        let shown = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
-        let shown = shown.map(|shown| (&shown.status, &shown.reason, &shown.message));
-        Some((&status.phase, &status.nominated_node_name, &status.qos_class, shown))
-    }
-    only_status_differs(old, new, annotations::may_be_read) && read(new).is_some() && read(old) == read(new)
+    read(new).is_some_and(|new| read(old).is_some_and(|old| old == new))
+}
+
+/// Stands for what is read of a pod with a node.
+fn print_of(pod: &Pod) -> Option<u64> {
+    read(pod).map(|read| fingerprint::of(&read))
 }
 
 impl Notes {
