@@ -46,7 +46,8 @@ impl Cycle<'_> {
         }
         let cost = self.tasks().cost(search.steps, self.largest_gpu);
         let group = self.group(search.beneficiary);
-        let over_limit = group.queue.filter(|queue| self.cluster.breach(*queue, &cost, group.preemptible).is_some());
+        let limited = group.queue.filter(|_| self.policy.plugins.proportion);
+        let over_limit = limited.filter(|queue| self.cluster.breach(*queue, &cost, group.preemptible).is_some());
         // Moving pods about changes nothing for their queues where devices are alike.
         let alike = self.smallest_gpu == self.largest_gpu;
         if search.action == Action::Consolidation

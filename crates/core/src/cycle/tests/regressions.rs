@@ -208,6 +208,26 @@ fn one_move_is_found_where_only_one_is_allowed_and_many_pods_could_move() {
 }
 
 #[test]
+fn a_limit_that_does_not_count_keeps_nobody_from_making_room() {
+    let mut no_limits = policy(&[Action::Consolidation]);
+    no_limits.plugins.proportion = false;
+    let mut limited = queue("q", None);
+    limited.gpu.limit = Some(GPU);
+    let old = |uid: &str, node: &str| running(pod(uid, uid, Gpus::Whole(1)), node, &[]);
+    let decided = decide_among(
+        &no_limits,
+        [limited],
+        [
+            nodes([node("a", 2), node("b", 2)]),
+            workload("left", 1, [old("left", "a")]),
+            workload("right", 1, [old("right", "b")]),
+            workload("new", 1, [pod("new", "new", Gpus::Whole(2))]),
+        ],
+    );
+    assert_eq!(decided.len(), 3, "one moves, and both have their place: {decided:?}");
+}
+
+#[test]
 fn a_pod_that_was_moved_for_a_gang_that_keeps_it_away_does_not_stay_beside_it() {
     let rack = |name: &str, gpus: u32, rack: &str| {
         let mut built = node(name, gpus);
