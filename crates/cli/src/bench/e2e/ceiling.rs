@@ -30,12 +30,6 @@ impl Turn {
         let last = bound.last.unwrap_or(began);
         Self { asked, bound: bound.at, took: last.duration_since(began) }
     }
-
-    /// The same where pods were there: time begins with the first that has its node. A loop is given what a scheduler must first read.
-    pub fn of_pods_that_were_there(asked: BTreeMap<String, Instant>, bound: Bound, began: Instant) -> Self {
-        let first = bound.at.values().min().copied().unwrap_or(began);
-        Self::new(asked, bound, first)
-    }
 }
 
 /// What a loop binds.
@@ -75,7 +69,7 @@ pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
         }
     };
     let (asked, bound) = tokio::try_join!(bind_all, bound.wait(count))?;
-    Ok(Turn::of_pods_that_were_there(asked, bound, begin))
+    Ok(Turn::new(asked, bound, begin))
 }
 
 /// Binds pods as a watch shows them: a scheduler without a decision.

@@ -47,7 +47,7 @@ impl std::fmt::Display for Contender {
 pub struct Round {
     /// Pods.
     pub pods: u32,
-    /// From the first creation to the last pod that its node has taken in; where pods are there, from the first pod with a node.
+    /// From the first creation to the last pod that its node has taken in; where pods are there, from the start of the loop or of the scheduler.
     pub took: Duration,
     /// Processor time meanwhile.
     pub spent: Spent,
@@ -132,6 +132,17 @@ impl Figures {
             gang: Vec::new(),
             memory: None,
         }
+    }
+
+    /// Which part of the ceiling `kai` reached, round by round. The ceiling is what the fastest of some loops did.
+    pub fn kai_of_ceiling(&self, loops: &[Contender]) -> Option<Spread> {
+        let against = |other: &Contender| {
+            let kai = rounds_of(&self.whole, kai_as(other))?;
+            let other = rounds_of(&self.whole, other)?;
+            Some(kai.iter().zip(other).map(|(kai, other)| kai.rate() / other.rate()).collect::<Vec<f64>>())
+        };
+        let least = |a: Vec<f64>, b: Vec<f64>| a.into_iter().zip(b).map(|(a, b)| a.min(b)).collect();
+        Spread::of(loops.iter().filter_map(against).reduce(least)?)
     }
 
     /// How many times as fast `kai` was as another that did the same, round by round, by a measure of a round.

@@ -171,7 +171,7 @@ impl Ground {
                     control_plane.start_part(Part::Scheduler);
                     let bound = bound.wait(pods).await?;
                     let asked = bound.at.keys().map(|name| (name.clone(), begin)).collect();
-                    Ok(ceiling::Turn::of_pods_that_were_there(asked, bound, begin))
+                    Ok(ceiling::Turn::new(asked, bound, begin))
                 };
                 let placed = self.metered(starting).await;
                 control_plane.shutdown().await;

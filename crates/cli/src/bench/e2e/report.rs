@@ -31,10 +31,12 @@ struct Target {
 
 fn targets(figures: &Figures) -> Vec<Target> {
     let mut targets = Vec::new();
-    for plain in [Contender::BindLoop { at_once: 1 }, Contender::BindAsTheyCome { at_once: 1 }] {
-        if let Some(value) = figures.kai_against(&plain, Round::rate) {
+    let there = [1, 32].map(|at_once| Contender::BindLoop { at_once });
+    let as_they_come = [1, 32].map(|at_once| Contender::BindAsTheyCome { at_once });
+    for loops in [there, as_they_come] {
+        if let Some(value) = figures.kai_of_ceiling(&loops) {
             targets.push(Target {
-                what: format!("whole GPUs, pods/s of a loop that {plain}"),
+                what: format!("whole GPUs, pods/s of the fastest: {}", loops[0]),
                 text: format!(">= {OF_CEILING}"),
                 met: value.median >= OF_CEILING,
                 value: Some(value),
@@ -243,13 +245,14 @@ mod tests {
     #[test]
     fn a_missed_target_is_said_and_a_met_one_too() {
         let mut figures = Figures::new(Where::Embedded, 2);
+        // The ceiling is the faster of the loops.
         let as_they_come = |at_once| Contender::BindAsTheyCome { at_once };
-        figures.whole = vec![(as_they_come(1), rounds(1)), (as_they_come(32), rounds(1)), (Contender::Kai, rounds(2))];
+        figures.whole = vec![(as_they_come(1), rounds(2)), (as_they_come(32), rounds(1)), (Contender::Kai, rounds(2))];
         figures.gang = vec![(Contender::Kai, rounds(2))];
         let text = text(&figures);
         assert!(text.contains("1 of 2 targets met") && text.contains("MISSED"), "{text}");
         let json = json(&figures);
         assert_eq!(json["targets"][0]["value"]["median"], 0.5);
-        assert_eq!(json["ratios"][1]["podsPerSecond"]["median"], 0.5);
+        assert_eq!(json["ratios"][0]["podsPerSecond"]["median"], 1.0);
     }
 }
