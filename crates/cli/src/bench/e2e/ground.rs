@@ -146,14 +146,14 @@ impl Ground {
         let (done, spent) = match contender {
             Contender::BindLoop { at_once } => {
                 load::create(client, &namespace, Kind::Whole, pods, ceiling::SCHEDULER).await?;
-                self.metered(ceiling::bind_loop(bind_loop(*at_once))).await?
+                self.metered(Box::pin(ceiling::bind_loop(bind_loop(*at_once)))).await?
             }
             Contender::BindAsTheyCome { at_once } => {
-                self.metered(ceiling::bind_as_they_come(bind_loop(*at_once))).await?
+                self.metered(Box::pin(ceiling::bind_as_they_come(bind_loop(*at_once)))).await?
             }
             Contender::Kai => {
                 let control_plane = self.control_plane(&Part::ALL, counting).await?;
-                let placed = self.metered(place(client, &namespace, kind, pods, objects::SCHEDULER)).await;
+                let placed = self.metered(Box::pin(place(client, &namespace, kind, pods, objects::SCHEDULER))).await;
                 control_plane.shutdown().await;
                 placed?
             }
@@ -173,7 +173,7 @@ impl Ground {
                     let asked = bound.at.keys().map(|name| (name.clone(), begin)).collect();
                     Ok(ceiling::Turn::new(asked, bound, begin))
                 };
-                let placed = self.metered(starting).await;
+                let placed = self.metered(Box::pin(starting)).await;
                 control_plane.shutdown().await;
                 placed?
             }
@@ -183,7 +183,7 @@ impl Ground {
                 // Its first pod is not timed: until then it may be starting.
                 let first = self.namespace(contender, kind, u32::MAX).await?;
                 place(client, &first, kind, 1, rival::SCHEDULER).await?;
-                self.metered(place(client, &namespace, kind, pods, rival::SCHEDULER)).await?
+                self.metered(Box::pin(place(client, &namespace, kind, pods, rival::SCHEDULER))).await?
             }
         };
         let latencies = latencies(&done.asked, &done.bound);
