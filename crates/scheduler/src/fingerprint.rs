@@ -5,11 +5,9 @@ use std::{
     hash::{Hash, Hasher as _},
 };
 
-use rustc_hash::FxHasher;
-
 /// The number of a value.
 pub(crate) fn of(value: &impl Hash) -> u64 {
-    let mut hasher = FxHasher::default();
+    let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
 }

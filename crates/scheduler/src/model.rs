@@ -374,10 +374,7 @@ impl Model {
             self.leave_out(&mut delta);
             let (what, name, says) = subject(&delta);
             let prints = self.prints.entry(what).or_default();
-            let print = match says {
-                Says::This => Some(fingerprint::of(&delta)),
-                Says::Leaves | Says::Gone => None,
-            };
+            let print = matches!(says, Says::This).then(|| fingerprint::of(&delta));
             let news = match (says, prints.get_mut(name)) {
                 (Says::Gone, _) => prints.remove(name).is_some(),
                 (Says::This, Some(known)) => std::mem::replace(known, print) != print,

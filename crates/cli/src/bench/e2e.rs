@@ -3,7 +3,7 @@
 //! Without a kubeconfig the API server is the embedded one in a process of its own, with one it is a real one. Simulated nodes of this process
 //! join either.
 //! Contenders take turns, round by round, so that what else the machine does meets all of them. Time runs from the first creation to
-//! the moment at which a watch has shown the last pod with its node. A missed target is said; it is no error.
+//! the moment at which a watch has shown that the last pod was taken in by its node. A missed target is said; it is no error.
 
 mod calls;
 mod ceiling;
