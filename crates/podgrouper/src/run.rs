@@ -71,9 +71,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         kai_api::named_group(pod).map(|group| Key::new(namespace, group).to_string()).into_iter().collect()
     });
     let ours = Selection::of_scheduler(&options.scheduler_name).labels(&options.pod_label_selector);
-    let ours = ours.passing_over(|old, new| {
-        only_status_differs(old, new, |name| may_be_followed(name, new)) && is_over(old) == is_over(new)
-    });
+    let ours = ours.passing_over(is_same);
     let crowd = Crowd::new(&options);
     let hear = {
         let (queue, owners, crowd) = (queue.clone(), Arc::clone(&owners), crowd.clone());
@@ -190,6 +188,11 @@ fn settings(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
     all.filter(|(key, value)| is_setting(key, value) && !OF_BINDINGS.contains(&key.as_str()))
 }
 
+/// Whether nothing is new of a pod that anybody here reads.
+fn is_same(old: &Pod, new: &Pod) -> bool {
+    only_status_differs(old, new, |name| may_be_followed(name, new)) && is_over(old) == is_over(new)
+}
+
 /// Whether the group of a pod follows a change of an annotation at once. A group has the annotations of its workload, whatever they mean; but
 /// on a pod that has its node others write what happens to it, and a group that followed would be written for every pod.
 fn may_be_followed(name: &str, pod: &Pod) -> bool {
@@ -267,5 +270,37 @@ impl Selector {
 
     pub(crate) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         self.0.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_a_network_plugin_writes_on_a_bound_pod_wakes_nobody_and_a_setting_does() {
+        let waiting = json!({"metadata": {"name": "p", "uid": "u", "generation": 1}, "spec": {"containers": []},
+            "status": {"phase": "Pending"}});
+        let mut bound = waiting.clone();
+        bound["spec"]["nodeName"] = json!("n");
+        let plugin = json!({"annotations": {"cni.projectcalico.org/podIP": "10.0.0.1/32"}});
+        let setting = json!({"annotations": {annotations::PREEMPTION_DELAY: "10s"}});
+        let read = |value: &Value| serde_json::from_value::<Pod>(value.clone()).expect("a pod");
+        for (before, part, value, expected) in [
+            (&bound, "metadata", &plugin, true),
+            (&waiting, "metadata", &plugin, false),
+            (&bound, "metadata", &setting, false),
+            (&bound, "metadata", &json!({"labels": {"a": "b"}}), false),
+            (&bound, "status", &json!({"hostIP": "10.0.0.1"}), true),
+            (&bound, "status", &json!({"phase": "Failed"}), false),
+            (&waiting, "spec", &json!({"nodeName": "n"}), false),
+        ] {
+            let mut after = before.clone();
+            let fields = value.as_object().expect("fields").clone();
+            after[part].as_object_mut().expect("an object").extend(fields);
+            assert_eq!(is_same(&read(before), &read(&after)), expected, "{part} {value}");
+        }
     }
 }
