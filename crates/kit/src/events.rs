@@ -1,8 +1,8 @@
 //! Events for users: written in the background, counted instead of repeated, never in the way.
 //!
 //! An event that was written with the same words about the same object is written again as a higher count, at most once a minute.
-//! Warnings come first; in a flood the others are written slowly, for the server has better things to do. If more wait than can be written, the
-//! newest are dropped: events are advice. The few that must not be lost with the process are written before what they tell of is done
+//! Warnings come first; in a flood the others wait until it ebbs and are then written slowly, for the server has better things to do. If more wait
+//! than can be written, the newest are dropped: events are advice. The few that must not be lost with the process are written before what they tell of is done
 //! ([`Recorder::tell_first`]).
 
 use std::{
@@ -24,7 +24,10 @@ use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -39,6 +42,10 @@ const WAITING: usize = 10_000;
 const FLOOD: usize = 32;
 /// The pause before each of a flood.
 const SLOWLY: Duration = Duration::from_millis(10);
+/// A flood in which nothing came for so long ebbs.
+const LULL: Duration = Duration::from_millis(500);
+/// A flood that does not ebb is waited for so long.
+const LONGEST_FLOOD: Duration = Duration::from_secs(30);
 /// The longest message a server takes.
 const LONGEST: usize = 1024;
 /// How often a repeated event is counted up on the server.
@@ -76,34 +83,33 @@ pub struct Recorder {
     warnings: mpsc::Sender<Note>,
     news: mpsc::Sender<Note>,
     dropped: Arc<AtomicU64>,
+    last_news: LastNews,
     client: Client,
     clock: Clock,
     component: &'static str,
     known: Known,
 }
 
+/// When good news were told last.
+type LastNews = Arc<Mutex<Instant>>;
+
 impl Recorder {
     /// Starts a writer that ends when cancelled.
     pub fn start(client: Client, clock: Clock, component: &'static str, cancel: CancellationToken) -> Self {
         let (warnings, mut warned) = mpsc::channel(WAITING);
-        let (news, mut waiting) = mpsc::channel(WAITING);
+        let (news, waiting) = mpsc::channel(WAITING);
+        let last_news: LastNews = Arc::new(Mutex::new(Instant::now()));
+        let mut waiting = Waiting { news: waiting, last_news: Arc::clone(&last_news), flooded: None };
         let known = Known::default();
         let mut writer =
             Writer { client: client.clone(), clock, component, known: Arc::clone(&known), swept: clock.now() };
         tokio::spawn(async move {
             let work = async {
                 loop {
-                    let flood = waiting.len() > FLOOD;
-                    let next = async {
-                        if flood {
-                            tokio::time::sleep(SLOWLY).await;
-                        }
-                        waiting.recv().await
-                    };
                     let note = tokio::select! {
                         biased;
                         note = warned.recv() => note,
-                        note = next => note,
+                        note = waiting.next() => note,
                     };
                     let Some(note) = note else { return };
                     writer.write(note).await;
@@ -114,7 +120,7 @@ impl Recorder {
                 () = work => {}
             }
         });
-        Self { warnings, news, dropped: Arc::default(), client, clock, component, known }
+        Self { warnings, news, dropped: Arc::default(), last_news, client, clock, component, known }
     }
 
     /// Tells something about an object.
@@ -138,7 +144,12 @@ impl Recorder {
         annotations: BTreeMap<String, String>,
     ) {
         let note = Note { at: self.clock.now(), about, kind, reason, message: message.into(), annotations };
-        let queue = if kind == Kind::Warning { &self.warnings } else { &self.news };
+        let queue = if kind == Kind::Warning {
+            &self.warnings
+        } else {
+            *self.last_news.lock() = Instant::now();
+            &self.news
+        };
         if queue.try_send(note).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -169,6 +180,33 @@ impl Recorder {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Good news that wait to be written.
+struct Waiting {
+    news: mpsc::Receiver<Note>,
+    last_news: LastNews,
+    /// Since when more wait than [`FLOOD`].
+    flooded: Option<Instant>,
+}
+
+impl Waiting {
+    /// The next to be written, when it may be. Whoever does not wait for the answer loses nothing.
+    async fn next(&mut self) -> Option<Note> {
+        loop {
+            if self.news.len() <= FLOOD {
+                self.flooded = None;
+                return self.news.recv().await;
+            }
+            let since = *self.flooded.get_or_insert_with(Instant::now);
+            let ebb = (*self.last_news.lock() + LULL).min(since + LONGEST_FLOOD);
+            if ebb <= Instant::now() {
+                sleep(SLOWLY).await;
+                return self.news.recv().await;
+            }
+            sleep_until(ebb).await;
+        }
     }
 }
 
@@ -233,7 +271,7 @@ async fn create(api: &Api<Event>, component: &str, event: &Event) -> bool {
         match classify(&error) {
             // Written before a restart, or the answer was lost.
             Class::Exists => return true,
-            Class::Conflict | Class::Transient => tokio::time::sleep(PAUSES.after(failures)).await,
+            Class::Conflict | Class::Transient => sleep(PAUSES.after(failures)).await,
             Class::Gone | Class::Refused | Class::Unauthorized => {
                 tracing::debug!(%error, reason = event.reason, "event not written");
                 return false;

@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    crowd::{Crowd, LATER},
+    crowd::{Crowd, is_placed},
     error::Error,
     metrics::Numbers,
     options::Options,
@@ -76,9 +76,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
     let hear = {
         let (queue, owners, crowd) = (queue.clone(), Arc::clone(&owners), crowd.clone());
         move |change: &Change<'_, Pod>| {
-            if matches!(change, Change::Added(pod) if kai_api::is_alone(pod)) {
-                crowd.pace.lock().count(1);
-            }
+            crowd.see(change);
             hear_pod(change, &queue, &owners, &crowd);
         }
     };
@@ -153,7 +151,10 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
 /// A pod is worked on when it is new and when it says something else than before.
 fn hear_pod(change: &Change<'_, Pod>, queue: &WorkQueue<Key>, owners: &Owners, crowd: &Crowd) {
     let key = Key::of(change.object().as_ref());
-    let ask = |key, pod| if crowd.comes_first(pod) { queue.add_after(key, LATER) } else { queue.add(key) };
+    let ask = |key, pod| match crowd.leaves(pod) {
+        Duration::ZERO => queue.add(key),
+        pause => queue.add_after(key, pause),
+    };
     match change {
         Change::Added(pod) => {
             if !is_over(pod) {
@@ -196,8 +197,7 @@ fn is_same(old: &Pod, new: &Pod) -> bool {
 /// Whether the group of a pod follows a change of an annotation at once. A group has the annotations of its workload, whatever they mean; but
 /// on a pod that has its node others write what happens to it, and a group that followed would be written for every pod.
 fn may_be_followed(name: &str, pod: &Pod) -> bool {
-    let placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()));
-    !placed || annotations::may_be_read(name)
+    !is_placed(pod) || annotations::may_be_read(name)
 }
 
 /// Keeps what kinds of workloads look at.

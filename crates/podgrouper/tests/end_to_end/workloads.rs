@@ -5,11 +5,12 @@ use std::{collections::BTreeSet, time::Instant};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
     batch::v1::{CronJob, Job},
-    core::v1::Pod,
+    core::v1::{Binding, Pod},
 };
+use kube::{api::PostParams, core::Status};
 use serde_json::json;
 
-use crate::harness::{Cluster, app, group, job, pod, spec, until};
+use crate::harness::{Cluster, app, from, group, job, pod, spec, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_owner_gets_a_group_of_its_own() {
@@ -121,11 +122,37 @@ async fn in_a_crowd_the_groups_of_pods_without_owner_are_made_when_it_is_over() 
         let _: Pod = cluster.create(pod(&format!("one-of-many-{number:02}"))).await;
     }
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    let early = cluster.groups().await.len();
-    assert!(early <= 32, "{early} groups are there already");
+    assert_eq!(cluster.groups().await.len(), 0, "nobody waits for the groups of a crowd, not even for the first ones");
     // Nobody places them here: then they are tied all the same.
     for pod in cluster.grouped(CROWD).await {
         assert_eq!(group(&pod), kai_api::group_of(&pod));
     }
+    cluster.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_groups_of_a_crowd_wait_until_its_pods_are_bound() {
+    const CROWD: usize = 100;
+    let cluster = Cluster::start().await;
+    for number in 0..CROWD {
+        let mut object = pod(&format!("one-of-many-{number:03}"));
+        object["metadata"]["annotations"] = json!({"lab.kai/run-seconds": "forever"});
+        let _: Pod = cluster.create(object).await;
+    }
+    // Somebody binds them, twenty a second: longer than a crowd of pods that only came would last.
+    for number in 0..CROWD {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let name = format!("one-of-many-{number:03}");
+        let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": "cpu-0"}});
+        let binding: Binding = from(binding);
+        let parameters = PostParams::default();
+        cluster
+            .api::<Pod>()
+            .create_subresource::<Binding, Status>("binding", &name, &parameters, &binding)
+            .await
+            .unwrap();
+    }
+    assert_eq!(cluster.groups().await.len(), 0);
+    cluster.grouped(CROWD).await;
     cluster.end().await;
 }

@@ -100,6 +100,7 @@ impl Ground {
                 (client, Some(path), Place::Joined(Box::new(nodes), Some(Box::new(server))))
             }
             Where::Real(path) => {
+                prepare(path).await?;
                 let (client, nodes) = join(path, fleet, programs.clone()).await?;
                 (client, Some(path.clone()), Place::Joined(Box::new(nodes), None))
             }
@@ -108,7 +109,7 @@ impl Ground {
         let ground = Self { client, names, kubeconfig, place };
         install::install(&ground.client).await?;
         ground
-            .wait_for("all nodes to be ready", async |client| {
+            .wait_for("all nodes to be ready and without taints", async |client| {
                 let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?;
                 let ready: BTreeSet<&str> = nodes
                     .iter()
@@ -292,6 +293,16 @@ impl Ground {
     }
 }
 
+/// A server that answers, without webhooks of a turn that was cut off: nobody would answer those.
+async fn prepare(kubeconfig: &Path) -> anyhow::Result<()> {
+    let client = kai_kit::client::connect(Some(kubeconfig)).await?;
+    let answer = tokio::time::timeout(PATIENCE, client.apiserver_version()).await;
+    answer.context("no answer in time").and_then(|answer| answer.map_err(Into::into)).with_context(|| {
+        format!("reach the API server of `{}` (hint: is it running? `cargo xtask real up`)", kubeconfig.display())
+    })?;
+    clear_webhooks(&client).await
+}
+
 /// Lets simulated nodes join an API server.
 async fn join(kubeconfig: &Path, fleet: Fleet, programs: Arc<InProcessPrograms>) -> anyhow::Result<(Client, Nodes)> {
     let client = kai_kit::client::connect(Some(kubeconfig)).await?;
@@ -375,7 +386,12 @@ fn fleet(nodes: u32) -> anyhow::Result<Fleet> {
     Ok(fleet)
 }
 
+/// Whether a node takes pods: it is ready, and whoever keeps pods off nodes that are not has taken note of that. Loops that only bind do not
+/// ask for it; a scheduler does.
 fn is_ready(node: &Node) -> bool {
+    if node.spec.as_ref().is_some_and(|spec| spec.taints.as_ref().is_some_and(|taints| !taints.is_empty())) {
+        return false;
+    }
     let conditions = node.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
