@@ -6,8 +6,8 @@
 //! ```
 //!
 //! What was last seen is kept, for two ends: who does not care for a change is not told of it, and a list tells a listener only what it does
-//! not know yet. Whoever begins to listen later lets the watch list once more, so that it knows of everything that was written before it
-//! began; the others hear of that list what is new to them. All hold the same objects.
+//! not know yet. Whoever begins to listen later is told at once what was last seen, and lets the watch list once more, so that it knows of
+//! everything that was written before it began: it takes in the one while the other is under way. All hold the same objects.
 
 use std::{
     any::{Any, TypeId},
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Parts start one shortly after the other: one list is for all of them.
-const GATHER: Duration = Duration::from_millis(30);
+const GATHER: Duration = Duration::from_millis(10);
 
 /// The shared watches of a process. Clones are the same.
 #[derive(Clone)]
@@ -73,8 +73,7 @@ impl SharedWatches {
             kind
         });
         if let Ok(kind) = Arc::clone(known).downcast::<SharedKind<K>>() {
-            let stage = Stage::Waits;
-            kind.state.lock().listeners.push(Listener { wants, is_same, tell, stage });
+            kind.state.lock().welcome(Listener { wants, is_same, tell, stage: Stage::Waits });
             kind.again.notify_one();
         }
         (name, hear)
@@ -103,14 +102,14 @@ struct Listener<K> {
     stage: Stage,
 }
 
-/// How far a listener has come.
+/// How far a listener has come. All are told what changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// It waits for a list that begins after it came.
     Waits,
     /// That list is under way.
     Begun,
-    /// It knows what there is, and is told what changes.
+    /// It knows what there is.
     Knows,
 }
 
@@ -150,6 +149,15 @@ impl<K: Resource> State<K> {
         self.listeners.iter().any(|listener| listener.stage == Stage::Waits)
     }
 
+    /// Tells a new listener what was last seen.
+    fn welcome(&mut self, listener: Listener<K>) {
+        let known = sorted(&self.objects).into_iter().filter(|object| (listener.wants)(object));
+        let list = [News::Begin].into_iter().chain(known.map(News::Listed));
+        // If it is gone by now it is forgotten at the next news.
+        list.for_each(|news| drop(listener.tell.send(news)));
+        self.listeners.push(listener);
+    }
+
     /// Takes what the watch tells, and tells each listener what it does not know yet.
     fn take(&mut self, news: News<Arc<K>>) {
         match news {
@@ -177,35 +185,21 @@ impl<K: Resource> State<K> {
         }
     }
 
-    /// What the list did not show is gone. Those for whom it was made are told all there is.
+    /// What the list did not show is gone. Those for whom it was made know what there is.
     fn complete(&mut self) {
         let seen = self.listing.take().unwrap_or_default();
         let gone: BTreeMap<Key, Arc<K>> = self.objects.extract_if(|key, _| !seen.contains(key)).collect();
         for object in gone.into_values() {
             self.listeners.retain(|listener| listener.hear_deleted(&object));
         }
-        let new: Vec<&mut Listener<K>> =
-            self.listeners.iter_mut().filter(|listener| listener.stage == Stage::Begun).collect();
-        if new.is_empty() {
-            return;
-        }
-        let objects = sorted(&self.objects);
-        for listener in new {
+        for listener in self.listeners.iter_mut().filter(|listener| listener.stage == Stage::Begun) {
             listener.stage = Stage::Knows;
-            listener.hear_list(&objects);
+            let _ = listener.tell.send(News::Complete);
         }
     }
 }
 
 impl<K> Listener<K> {
-    /// Tells it all there is.
-    fn hear_list(&self, objects: &[Arc<K>]) {
-        let wanted = objects.iter().filter(|object| (self.wants)(object)).map(Arc::clone);
-        let list = [News::Begin].into_iter().chain(wanted.map(News::Listed)).chain([News::Complete]);
-        // If it is gone by now it is forgotten at the next news.
-        list.for_each(|news| drop(self.tell.send(news)));
-    }
-
     /// Tells it of an object that is new or changed. False if it no longer listens.
     fn hear_applied(&self, object: &Arc<K>, before: Option<&K>) -> bool {
         let is_news = !before.is_some_and(|before| (self.is_same)(before, object));
@@ -218,6 +212,6 @@ impl<K> Listener<K> {
     }
 
     fn hear(&self, is_for_it: bool, news: impl FnOnce() -> News<Arc<K>>) -> bool {
-        if is_for_it && self.stage == Stage::Knows { self.tell.send(news()).is_ok() } else { !self.tell.is_closed() }
+        if is_for_it { self.tell.send(news()).is_ok() } else { !self.tell.is_closed() }
     }
 }

@@ -123,6 +123,13 @@ async fn who_comes_later_hears_of_everything_and_others_hear_of_nothing_twice() 
     sleep(Duration::from_secs(1)).await;
     let second = setting.process(true);
     let late = mirror(&second, Selection::all());
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(
+        (names(&late), setting.asked.load(Ordering::Relaxed)),
+        (vec!["a".to_owned()], 2),
+        "told before the list"
+    );
+    assert!(late.ready().now_or_never().is_none(), "but what was written before it began may not be known yet");
     late.ready().await;
     assert_eq!((names(&late), heard.load(Ordering::Relaxed)), (vec!["a".to_owned()], 1));
     assert_eq!(

@@ -22,8 +22,8 @@ pub struct Options {
     #[arg(long, default_value_t = 16)]
     pub max_concurrent_reconciles: usize,
 
-    /// While so many pods without an owner come within two seconds, the groups of those that say nothing special are made when the crowd is
-    /// over, half a minute later at most: a scheduler with `--implied-groups` does not wait for them; 0: never
+    /// While so many pods without an owner come or are bound within two seconds, the groups of those that say nothing special are made when the
+    /// crowd is over, half a minute later at most: a scheduler with `--implied-groups` does not wait for them; 0: never
     #[arg(long, default_value_t = 32, value_name = "COUNT")]
     pub put_off_from: usize,
 

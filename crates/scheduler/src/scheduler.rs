@@ -320,9 +320,14 @@ impl Scheduler {
             // Watches of a model that was thrown away.
             Change::Watched { .. } | Change::Shard { .. } | Change::Config { .. } => {}
         }
-        if self.model.changed || (self.is_synced() && !synced) {
+        let now_synced = self.is_synced() && !synced;
+        if self.model.changed || now_synced {
             self.model.changed = false;
             self.open_window();
+        }
+        if now_synced {
+            // All there is was gathered already.
+            self.look_again(Duration::ZERO);
         }
     }
 

@@ -72,8 +72,7 @@ pub(crate) struct Conclusion {
 impl Found {
     /// Asks the cluster. A kind that is not served says nothing.
     pub(crate) async fn read(client: &Client) -> Result<Self, kube::Error> {
-        let configs: Vec<Config> = all(client).await?;
-        let shards: Vec<SchedulingShard> = all(client).await?;
+        let (configs, shards) = tokio::try_join!(all::<Config>(client), all::<SchedulingShard>(client))?;
         Ok(Self {
             config: configs.into_iter().find(|config| config.metadata.name.as_deref() == Some(objects::CONFIG)),
             shards: shards.into_iter().map(|shard| (shard.metadata.name.clone().unwrap_or_default(), shard)).collect(),
