@@ -1,9 +1,9 @@
 //! Events for users: written in the background, counted instead of repeated, never in the way.
 //!
 //! An event that was written with the same words about the same object is written again as a higher count, at most once a minute.
-//! Warnings come first; in a flood the others wait until it ebbs and are then written slowly, for the server has better things to do. If more wait
-//! than can be written, the newest are dropped: events are advice. The few that must not be lost with the process are written before what they tell of is done
-//! ([`Recorder::tell_first`]).
+//! Warnings come first; in a flood the others wait until it ebbs and are then written slowly, for the server has better things to do. If more
+//! wait than can be written, the newest are dropped: events are advice. The few that must not be lost with the process are written before
+//! what they tell of is done ([`Recorder::tell_first`]).
 
 use std::{
     collections::BTreeMap,

@@ -48,7 +48,7 @@ impl Crowd {
     }
 
     /// How long the group of a pod can wait.
-    pub(crate) fn leaves(&self, pod: &Pod) -> Duration {
+    pub(crate) fn patience(&self, pod: &Pod) -> Duration {
         if self.from == 0 || !kai_api::implies_group(pod, &self.queue_label) {
             return Duration::ZERO;
         }
@@ -57,7 +57,7 @@ impl Crowd {
 
     /// Whether it comes before the group of a pod.
     pub(crate) fn comes_first(&self, pod: &Pod) -> bool {
-        self.leaves(pod) == LATER
+        self.patience(pod) == LATER
     }
 }
 

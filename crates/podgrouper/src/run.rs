@@ -151,7 +151,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
 /// A pod is worked on when it is new and when it says something else than before.
 fn hear_pod(change: &Change<'_, Pod>, queue: &WorkQueue<Key>, owners: &Owners, crowd: &Crowd) {
     let key = Key::of(change.object().as_ref());
-    let ask = |key, pod| match crowd.leaves(pod) {
+    let ask = |key, pod| match crowd.patience(pod) {
         Duration::ZERO => queue.add(key),
         pause => queue.add_after(key, pause),
     };
