@@ -295,6 +295,11 @@ async fn mistakes(world: &mut World) -> Result<()> {
     world.create::<Pod>(odd).await?;
     // Waits for one reason, then for another, then for the first again.
     world.create::<Pod>(pod("greedy", WHOLE, &json!({}), &json!({"nvidia.com/gpu": "64"}))).await?;
+    pass(world, Duration::from_secs(10)).await?;
+    // Its user thinks again: its group, which is there by now, follows.
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {annotations::PREEMPTION_DELAY: "10s"}}}));
+    pods.patch("greedy", &PatchParams::default(), &patch).await?;
     let nodes: Api<Node> = Api::all(world.client.clone());
     for closed in [true, false] {
         pass(world, Duration::from_secs(70)).await?;
