@@ -3,8 +3,9 @@
 //! Servers send `metadata.managedFields` with every object; it is often longer than the rest, and nobody here reads it. It is passed over
 //! while an object is read, not thrown away afterwards: that is a third of the work of a watch.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -54,11 +55,11 @@ impl<K: Resource> Resource for Lean<K> {
         K::plural(dynamic)
     }
 
-    fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+    fn meta(&self) -> &ObjectMeta {
         self.0.meta()
     }
 
-    fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
         self.0.meta_mut()
     }
 }
@@ -128,7 +129,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<Key<'de>>()? {
+        while let Some(key) = self.map.next_key::<FieldName<'de>>()? {
             if self.level == Level::Metadata && key.0 == "managedFields" {
                 self.map.next_value::<IgnoredAny>()?;
                 continue;
@@ -157,25 +158,30 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Filtered<S> {
     }
 }
 
-/// A key of a map, borrowed where it can be.
-struct Key<'de>(Cow<'de, str>);
+/// Reads metadata without the managed fields.
+pub(crate) fn metadata<'de>() -> impl DeserializeSeed<'de, Value = ObjectMeta> {
+    Filtered { inner: PhantomData, level: Level::Metadata }
+}
 
-impl<'de> Deserialize<'de> for Key<'de> {
+/// A key of a map, or another short word, borrowed where it can be.
+pub(crate) struct FieldName<'de>(pub(crate) Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for FieldName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Word;
         impl<'de> Visitor<'de> for Word {
-            type Value = Key<'de>;
+            type Value = FieldName<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("the name of a field")
             }
 
-            fn visit_borrowed_str<E>(self, word: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(word)))
+            fn visit_borrowed_str<E>(self, word: &'de str) -> Result<FieldName<'de>, E> {
+                Ok(FieldName(Cow::Borrowed(word)))
             }
 
-            fn visit_str<E>(self, word: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(word.to_owned())))
+            fn visit_str<E>(self, word: &str) -> Result<FieldName<'de>, E> {
+                Ok(FieldName(Cow::Owned(word.to_owned())))
             }
         }
         deserializer.deserialize_str(Word)

@@ -7,35 +7,44 @@
 //!
 //! What was last seen is kept, for two ends: who does not care for a change is not told of it, and a list tells a listener only what it does
 //! not know yet. Whoever begins to listen later is told at once what was last seen, and lets the watch list once more, so that it knows of
-//! everything that was written before it began: it takes in the one while the other is under way. All hold the same objects.
+//! everything that was written before it began: it takes in the one while the other is under way. All hold the same objects, and are told by
+//! the task that reads them: a listener must not wait.
 
 use std::{
     any::{Any, TypeId},
+    borrow::Cow,
     collections::BTreeMap,
     fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
 };
 
-use kube::{Api, Client, Resource, runtime::watcher};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, Resource, core::WatchEvent, runtime::watcher};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::de::DeserializeOwned;
-use tokio::sync::{
-    Notify,
-    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     health::Health,
     lean::Lean,
     mirror::{Key, sorted},
+    reread,
+    stream::{Ear, Line, Stream},
     watch::{self, IsSame, News, Wants},
 };
 
 /// Parts start one shortly after the other: one list is for all of them.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(2);
+
+/// Is told what a watch tells.
+pub(crate) type Tell<K> = Box<dyn FnMut(News<Arc<K>>) + Send>;
+
+/// Tells of a listener that panicked, and with what.
+type End = oneshot::Receiver<Box<dyn Any + Send>>;
 
 /// The shared watches of a process. Clones are the same.
 #[derive(Clone)]
@@ -58,14 +67,14 @@ impl SharedWatches {
         &self.health
     }
 
-    /// What the watch of a kind tells about the objects that are wanted, beginning with a list. The name of its condition in
-    /// [`SharedWatches::health`] comes with it.
-    pub(crate) fn listen<K>(&self, wants: Wants<K>, is_same: IsSame<K>) -> (String, UnboundedReceiver<News<Arc<K>>>)
+    /// Tells a listener what the watch of a kind tells about the objects that are wanted, beginning with a list, until what this gives is
+    /// dropped. The name of the watch's condition in [`SharedWatches::health`] comes with it.
+    pub(crate) fn listen<K>(&self, wants: Wants<K>, is_same: IsSame<K>, tell: Tell<K>) -> (String, End)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
         let name = format!("watch of {}", K::plural(&()));
-        let (tell, hear) = unbounded_channel();
+        let (ended, end) = oneshot::channel();
         let mut kinds = self.kinds.lock();
         let known = kinds.entry(TypeId::of::<K>()).or_insert_with(|| {
             let kind = Arc::new(SharedKind::<K>::default());
@@ -73,10 +82,10 @@ impl SharedWatches {
             kind
         });
         if let Ok(kind) = Arc::clone(known).downcast::<SharedKind<K>>() {
-            kind.state.lock().welcome(Listener { wants, is_same, tell, stage: Stage::Waits });
+            kind.state.lock().welcome(Listener { wants, is_same, tell, ended: Some(ended), stage: Stage::Waits });
             kind.again.notify_one();
         }
-        (name, hear)
+        (name, end)
     }
 }
 
@@ -98,7 +107,9 @@ struct State<K> {
 struct Listener<K> {
     wants: Wants<K>,
     is_same: IsSame<K>,
-    tell: UnboundedSender<News<Arc<K>>>,
+    tell: Tell<K>,
+    /// Where its end is told, should it panic. Closed once it no longer listens.
+    ended: Option<oneshot::Sender<Box<dyn Any + Send>>>,
     stage: Stage,
 }
 
@@ -129,9 +140,9 @@ where
             tokio::time::sleep(GATHER).await;
             let api: Api<Lean<K>> = Api::all(shared.client.clone());
             let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
-            let tell = |news| self.state.lock().take(news);
-            let mut watch =
-                std::pin::pin!(watch::run(api, watcher::Config::default(), name.clone(), health, cancel, tell));
+            let stream = Stream::new(api, watcher::Config::default());
+            let mut ear = self.as_ref();
+            let mut watch = std::pin::pin!(watch::keep(stream, &mut ear, name.clone(), health, cancel));
             loop {
                 tokio::select! {
                     biased;
@@ -144,18 +155,86 @@ where
     }
 }
 
-impl<K: Resource> State<K> {
+/// The little of an object by which it can be told whether it is known.
+#[derive(Deserialize)]
+struct Version<'a> {
+    #[serde(borrow)]
+    metadata: VersionMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VersionMetadata<'a> {
+    #[serde(borrow)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+}
+
+impl<K> Ear for &SharedKind<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+{
+    fn begin(&mut self) {
+        self.state.lock().take(News::Begin);
+    }
+
+    fn listed(&mut self, object: &str) -> Result<(), serde_json::Error> {
+        let mut state = self.state.lock();
+        let known = serde_json::from_str(object).is_ok_and(|version: Version<'_>| state.lists_known(&version.metadata));
+        if !known {
+            let Lean(object) = serde_json::from_str::<Lean<K>>(object)?;
+            state.take(News::Listed(Arc::new(object)));
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self) {
+        self.state.lock().take(News::Complete);
+    }
+
+    fn line(&mut self, line: &str) -> Result<Line, serde_json::Error> {
+        let mut state = self.state.lock();
+        if let Some(event) = state.reread(line) {
+            return Ok(watch::heard(event, |object| object, |news| state.take(news)));
+        }
+        let event = serde_json::from_str::<WatchEvent<Lean<K>>>(line)?;
+        Ok(watch::heard(event, |Lean(object)| object, |news| state.take(news)))
+    }
+}
+
+impl<K: Resource + 'static> State<K> {
     fn somebody_waits(&self) -> bool {
         self.listeners.iter().any(|listener| listener.stage == Stage::Waits)
     }
 
     /// Tells a new listener what was last seen.
-    fn welcome(&mut self, listener: Listener<K>) {
-        let known = sorted(&self.objects).into_iter().filter(|object| (listener.wants)(object));
-        let list = [News::Begin].into_iter().chain(known.map(News::Listed));
-        // If it is gone by now it is forgotten at the next news.
-        list.for_each(|news| drop(listener.tell.send(news)));
-        self.listeners.push(listener);
+    fn welcome(&mut self, mut listener: Listener<K>) {
+        let known = sorted(&self.objects).into_iter().filter(|object| (listener.wants)(object)).collect::<Vec<_>>();
+        let mut list = [News::Begin].into_iter().chain(known.into_iter().map(News::Listed));
+        if list.all(|news| listener.hear(news)) {
+            self.listeners.push(listener);
+        }
+    }
+
+    /// Whether an object of a list is known as it is: then there is nothing to tell.
+    fn lists_known(&mut self, listed: &VersionMetadata<'_>) -> bool {
+        let key = Key::new(listed.namespace.as_deref().unwrap_or_default(), &*listed.name);
+        let version = self.objects.get(&key).and_then(|known| known.meta().resource_version.as_deref());
+        let known = version == Some(&*listed.resource_version);
+        if known && let Some(seen) = &mut self.listing {
+            seen.insert(key);
+        }
+        known
+    }
+
+    /// Reads a line with the help of what is known, where that can be done.
+    fn reread(&self, line: &str) -> Option<WatchEvent<K>> {
+        let pods = (&self.objects as &dyn Any).downcast_ref::<FxHashMap<Key, Arc<Pod>>>()?;
+        let event = reread::event(line, |key| pods.get(key).cloned())?;
+        (&mut Some(event) as &mut dyn Any).downcast_mut::<Option<WatchEvent<K>>>()?.take()
     }
 
     /// Takes what the watch tells, and tells each listener what it does not know yet.
@@ -174,12 +253,12 @@ impl<K: Resource> State<K> {
                 let before = self.objects.insert(key, Arc::clone(&object));
                 let version = &object.meta().resource_version;
                 if before.as_ref().is_none_or(|before| before.meta().resource_version != *version) {
-                    self.listeners.retain(|listener| listener.hear_applied(&object, before.as_deref()));
+                    self.listeners.retain_mut(|listener| listener.hear_applied(&object, before.as_deref()));
                 }
             }
             News::Deleted(object) => {
                 self.objects.remove(&Key::of(object.as_ref()));
-                self.listeners.retain(|listener| listener.hear_deleted(&object));
+                self.listeners.retain_mut(|listener| listener.hear_deleted(&object));
             }
             News::Complete => self.complete(),
         }
@@ -190,28 +269,43 @@ impl<K: Resource> State<K> {
         let seen = self.listing.take().unwrap_or_default();
         let gone: BTreeMap<Key, Arc<K>> = self.objects.extract_if(|key, _| !seen.contains(key)).collect();
         for object in gone.into_values() {
-            self.listeners.retain(|listener| listener.hear_deleted(&object));
+            self.listeners.retain_mut(|listener| listener.hear_deleted(&object));
         }
-        for listener in self.listeners.iter_mut().filter(|listener| listener.stage == Stage::Begun) {
-            listener.stage = Stage::Knows;
-            let _ = listener.tell.send(News::Complete);
-        }
+        self.listeners.retain_mut(|listener| {
+            let is_for_it = listener.stage == Stage::Begun;
+            if is_for_it {
+                listener.stage = Stage::Knows;
+            }
+            !is_for_it || listener.hear(News::Complete)
+        });
     }
 }
 
 impl<K> Listener<K> {
     /// Tells it of an object that is new or changed. False if it no longer listens.
-    fn hear_applied(&self, object: &Arc<K>, before: Option<&K>) -> bool {
+    fn hear_applied(&mut self, object: &Arc<K>, before: Option<&K>) -> bool {
         let is_news = !before.is_some_and(|before| (self.is_same)(before, object));
-        self.hear(is_news && (self.wants)(object), || News::Applied(Arc::clone(object)))
+        !(is_news && (self.wants)(object)) || self.hear(News::Applied(Arc::clone(object)))
     }
 
     /// Tells it of an object that is gone. False if it no longer listens.
-    fn hear_deleted(&self, object: &Arc<K>) -> bool {
-        self.hear((self.wants)(object), || News::Deleted(Arc::clone(object)))
+    fn hear_deleted(&mut self, object: &Arc<K>) -> bool {
+        !(self.wants)(object) || self.hear(News::Deleted(Arc::clone(object)))
     }
 
-    fn hear(&self, is_for_it: bool, news: impl FnOnce() -> News<Arc<K>>) -> bool {
-        if is_for_it { self.tell.send(news()).is_ok() } else { !self.tell.is_closed() }
+    /// Tells it. False if it no longer listens; one that panics does so by itself.
+    fn hear(&mut self, news: News<Arc<K>>) -> bool {
+        if self.ended.as_ref().is_none_or(oneshot::Sender::is_closed) {
+            return false;
+        }
+        let told = catch_unwind(AssertUnwindSafe(|| (self.tell)(news)));
+        if let Err(why) = told
+            && let Some(ended) = self.ended.take()
+        {
+            // Nobody waits for a listener that ends at the same moment.
+            let _ = ended.send(why);
+            return false;
+        }
+        true
     }
 }

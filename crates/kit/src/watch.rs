@@ -3,25 +3,24 @@
 //! Each event is given to a function at once and in order; nothing is kept here. Where the parts of a process share watches
 //! ([`crate::shared`]), the events come from there.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{fmt::Debug, panic, sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, Resource,
-    runtime::watcher::{self, Event},
-};
+use kube::{Api, Resource, core::WatchEvent, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{backoff::Backoff, health::Health, lean::Lean, process::Process};
+use crate::{
+    backoff::Backoff,
+    health::Health,
+    lean::Lean,
+    process::Process,
+    stream::{Ear, Line, Step, Stream},
+};
 
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 /// A watch that was taken up again says nothing until something changes. After so long without an error it is taken to be there.
 const CALM: Duration = Duration::from_secs(15);
-
-/// Events that are handed on at once.
-const BATCH: usize = 64;
 
 /// Says of an object whether it is wanted.
 pub(crate) type Wants<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
@@ -110,12 +109,13 @@ pub enum News<K> {
 }
 
 /// Watches until cancelled, together with other parts of the process if watches are shared. `name` is the condition in its health.
+/// `tell` must not wait: where watches are shared, others are told after it.
 pub async fn follow<K>(
     process: Process,
     selection: Selection<K>,
     name: String,
     cancel: CancellationToken,
-    mut tell: impl FnMut(News<Arc<K>>),
+    tell: impl FnMut(News<Arc<K>>) + Send + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
@@ -123,16 +123,11 @@ pub async fn follow<K>(
     let (Some(shared), Some(wants)) = (&process.shared, wants) else {
         return run(Api::all(process.client.clone()), config, name, process.health, cancel, tell).await;
     };
-    let (condition, mut news) = shared.listen(wants, is_same);
+    let (condition, end) = shared.listen(wants, is_same, Box::new(tell));
     process.health.follow(&name, shared.health(), &condition);
-    let mut batch = Vec::with_capacity(BATCH);
-    loop {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return,
-            count = news.recv_many(&mut batch, BATCH) => if count == 0 { return },
-        }
-        batch.drain(..).for_each(&mut tell);
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        end = end => if let Ok(why) = end { panic::resume_unwind(why) },
     }
 }
 
@@ -143,45 +138,46 @@ pub async fn run<K>(
     name: String,
     health: Health,
     cancel: CancellationToken,
-    mut tell: impl FnMut(News<Arc<K>>),
+    tell: impl FnMut(News<Arc<K>>) + Send,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let mut all = All { tell, kind: std::marker::PhantomData };
+    keep(Stream::new(api, config), &mut all, name, health, cancel).await;
+}
+
+/// Goes on with a stream until cancelled, whatever happens. `name` is the condition in `health`.
+pub(crate) async fn keep(
+    mut stream: Stream,
+    ear: &mut (impl Ear + Send),
+    name: String,
+    health: Health,
+    cancel: CancellationToken,
+) {
     health.not_ready(&name, "not listed yet");
     let mut failures = 0;
     let mut listing = true;
-    let mut events = std::pin::pin!(watcher::watcher(api, config));
     loop {
-        let event = tokio::select! {
+        let step = tokio::select! {
             biased;
             () = cancel.cancelled() => return,
-            event = events.next() => event,
+            step = stream.step(ear) => step,
             () = tokio::time::sleep(CALM), if failures > 0 && !listing => {
                 failures = 0;
                 health.ready(&name);
                 continue;
             }
         };
-        match event {
-            Some(Ok(event)) => {
-                // A list begins before the server has answered: only what it sends proves that it is there.
-                if !matches!(event, Event::Init) {
-                    failures = 0;
-                }
-                listing = matches!(event, Event::Init | Event::InitApply(_));
-                let listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
-                tell(match event {
-                    Event::Init => News::Begin,
-                    Event::InitApply(object) => News::Listed(Arc::new(object.0)),
-                    Event::InitDone => News::Complete,
-                    Event::Apply(object) => News::Applied(Arc::new(object.0)),
-                    Event::Delete(object) => News::Deleted(Arc::new(object.0)),
-                });
-                if listed {
-                    health.ready(&name);
-                }
+        match step {
+            Ok(Step::Silent) => {}
+            // A list begins before the server has answered: only what it sends proves that it is there.
+            Ok(Step::Begun) => listing = true,
+            Ok(Step::Page) => failures = 0,
+            Ok(Step::Told) => {
+                (failures, listing) = (0, false);
+                health.ready(&name);
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 failures += 1;
                 // A watch that ended is taken up again from where it was: that is ordinary life.
                 if failures > 1 {
@@ -193,7 +189,51 @@ pub async fn run<K>(
                     () = tokio::time::sleep(PAUSES.after(failures)) => {}
                 }
             }
-            None => return,
         }
     }
+}
+
+/// Reads every object, and tells of it.
+struct All<K, F> {
+    tell: F,
+    kind: std::marker::PhantomData<fn() -> K>,
+}
+
+impl<K: Resource + DeserializeOwned, F: FnMut(News<Arc<K>>)> Ear for All<K, F> {
+    fn begin(&mut self) {
+        (self.tell)(News::Begin);
+    }
+
+    fn listed(&mut self, object: &str) -> Result<(), serde_json::Error> {
+        let Lean(object) = serde_json::from_str::<Lean<K>>(object)?;
+        (self.tell)(News::Listed(Arc::new(object)));
+        Ok(())
+    }
+
+    fn complete(&mut self) {
+        (self.tell)(News::Complete);
+    }
+
+    fn line(&mut self, line: &str) -> Result<Line, serde_json::Error> {
+        let event = serde_json::from_str::<WatchEvent<Lean<K>>>(line)?;
+        Ok(heard(event, |Lean(object)| object, &mut self.tell))
+    }
+}
+
+/// Tells of an event; gives what it says about the watch itself.
+pub(crate) fn heard<T, K: Resource>(
+    event: WatchEvent<T>,
+    object: impl Fn(T) -> K,
+    mut tell: impl FnMut(News<Arc<K>>),
+) -> Line {
+    let news = match event {
+        WatchEvent::Added(read) | WatchEvent::Modified(read) => News::Applied(Arc::new(object(read))),
+        WatchEvent::Deleted(read) => News::Deleted(Arc::new(object(read))),
+        WatchEvent::Bookmark(bookmark) => return Line::Version(bookmark.metadata.resource_version),
+        WatchEvent::Error(status) => return Line::Failed(status),
+    };
+    let (News::Applied(object) | News::Deleted(object)) = &news else { return Line::Version(String::new()) };
+    let version = object.meta().resource_version.clone().unwrap_or_default();
+    tell(news);
+    Line::Version(version)
 }

@@ -8,17 +8,21 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kai_apiserver::{ApiServer, Options};
 use kai_clock::Clock;
-use kai_kit::{Mirror, Process, Selection, SharedWatches, watch::only_status_differs};
+use kai_kit::{
+    Mirror, Process, Selection, SharedWatches,
+    watch::{self, News, only_status_differs},
+};
 use kai_lab::client::client_for;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     client::Body,
+    runtime::watcher::{self, Event},
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::json;
@@ -185,14 +189,47 @@ async fn a_change_that_makes_no_difference_to_a_listener_is_told_to_the_others_o
     assert!(all.is_empty() && some.is_empty());
 }
 
-/// The slow and obvious twin of a shared watch is one of one's own.
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_panics_ends_alone() {
+    let setting = Setting::new();
+    let (bad, good) = (setting.process(true), setting.process(true));
+    let tell = |news: News<Arc<Pod>>| assert!(!matches!(news, News::Applied(_)), "a defect");
+    let following = watch::follow(bad.clone(), Selection::all(), "watch of pods".to_owned(), bad.cancel.clone(), tell);
+    let following = tokio::spawn(following);
+    let shown = mirror(&good, Selection::all());
+    shown.ready().await;
+    setting.create("a", "kai-scheduler").await;
+    assert!(following.await.unwrap_err().is_panic(), "whoever listens hears of the defect");
+    setting.create("b", "kai-scheduler").await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(&shown), ["a", "b"]);
+}
+
+/// What the watch of a library shows.
+fn watched_by_library(client: &Client, fields: &str) -> Mirror<Pod> {
+    let mirror = Mirror::<Pod>::builder().detached();
+    let (feeding, config) = (mirror.clone(), watcher::Config::default().fields(fields));
+    let events = watcher::watcher(Api::<Pod>::all(client.clone()), config);
+    tokio::spawn(events.for_each(move |event| {
+        match event.unwrap() {
+            Event::Init => feeding.take(News::Begin),
+            Event::InitApply(pod) => feeding.take(News::Listed(Arc::new(pod))),
+            Event::InitDone => feeding.take(News::Complete),
+            Event::Apply(pod) => feeding.take(News::Applied(Arc::new(pod))),
+            Event::Delete(pod) => feeding.take(News::Deleted(Arc::new(pod))),
+        }
+        std::future::ready(())
+    }));
+    mirror
+}
+
+/// The slow and obvious twin of a shared watch is one of one's own, made by others.
 #[tokio::test(start_paused = true)]
 async fn a_shared_watch_shows_what_an_own_one_shows_whoever_comes_and_goes() {
     for seed in 0..20 {
         let setting = Setting::new();
         let mut random = StdRng::seed_from_u64(seed);
-        let own = setting.process(false);
-        let own = mirror(&own, Selection::of_scheduler("kai-scheduler"));
+        let own = watched_by_library(&setting.client, "spec.schedulerName=kai-scheduler");
         let mut sharing: Vec<(Process, Mirror<Pod>)> = Vec::new();
         let mut there: Vec<String> = Vec::new();
         for turn in 0..60 {
