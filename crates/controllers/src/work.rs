@@ -20,7 +20,7 @@ use crate::{
     metrics::QueueMetrics,
     sums::Sums,
     tree::{self, View},
-    world::{Job, World},
+    world::{CROWD_PAUSE, Job, World},
 };
 
 /// The shortest time between two writes of one queue: those near the top change with every group below.
@@ -99,6 +99,9 @@ impl Work {
         };
         let sums = self.count(&group);
         let Some(patch) = group_patch(&group, &sums) else { return Next::Done };
+        if self.world.is_crowded() {
+            return Next::After(CROWD_PAUSE);
+        }
         let api: Api<PodGroup> = Api::namespaced(self.process.client.clone(), &key.namespace);
         match writes::merge_status(&api, self.process.component, &key.name, &patch).await {
             Ok(written) => {

@@ -12,7 +12,7 @@ use kai_convert::{Priorities, gpu_labels::GpuLabels};
 use kai_kit::{Change, Class, Key, Mirror, Pace, Process, Selection, WorkQueue, backoff::Backoff, classify, watch};
 use kube::ResourceExt;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch as latest;
+use tokio::{sync::watch as latest, time::Instant};
 
 use crate::{
     Options,
@@ -25,10 +25,32 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 /// How long a node is left alone after it changed: labels come a moment after the devices.
 const NODE_PAUSE: Duration = Duration::from_secs(1);
 
-/// So many changed pods within two seconds are a crowd, and then changes gather for longer: most groups are written once instead of at
-/// each step of their pods.
+/// So many changed pods within two seconds are a crowd.
 const CROWD: usize = 32;
-const CROWD_PAUSE: Duration = Duration::from_millis(2500);
+/// After this it is seen whether a crowd is over.
+pub(crate) const CROWD_PAUSE: Duration = Duration::from_millis(2500);
+/// So long at most the statuses of groups give way to a crowd.
+const LONGEST_CROWD: Duration = Duration::from_secs(30);
+
+/// Whether many pods change: then the statuses of their groups wait, for nobody waits for them, and most are written once instead of at each
+/// step of their pods.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    pace: Pace,
+    /// When it began.
+    since: Option<Instant>,
+}
+
+impl Crowd {
+    /// Some pods changed; whether there is a crowd now that others should give way to.
+    fn count(&mut self, pods: usize) -> bool {
+        if self.pace.count(pods) < CROWD {
+            self.since = None;
+            return false;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed() < LONGEST_CROWD
+    }
+}
 
 /// Something to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +73,7 @@ pub(crate) struct World {
     classes: Mirror<PriorityClass>,
     claims: Option<Mirror<ResourceClaim>>,
     book: Arc<Mutex<PodBook>>,
+    crowd: Arc<Mutex<Crowd>>,
     pods_complete: latest::Receiver<bool>,
     priorities: Arc<RwLock<Priorities>>,
     pub(crate) jobs: WorkQueue<Job>,
@@ -69,8 +92,14 @@ impl World {
         let priorities = Arc::new(RwLock::new(Priorities::default()));
         let classes = mirror_classes(process, &jobs, &groups, &priorities, group_pause);
         let claims = with_claims.then(|| mirror_claims(process, &jobs, &book, group_pause));
-        let pods_complete = watch_pods(process, options, &jobs, &book);
-        Some(Self { groups, queues, nodes, classes, claims, book, pods_complete, priorities, jobs })
+        let crowd = Arc::default();
+        let pods_complete = watch_pods(process, options, &jobs, &book, &crowd);
+        Some(Self { groups, queues, nodes, classes, claims, book, crowd, pods_complete, priorities, jobs })
+    }
+
+    /// Whether there is a crowd that the statuses of groups should give way to.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowd.lock().count(0)
     }
 
     /// Waits until everything was listed once.
@@ -267,17 +296,17 @@ fn watch_pods(
     options: &Options,
     jobs: &WorkQueue<Job>,
     book: &Arc<Mutex<PodBook>>,
+    crowd: &Arc<Mutex<Crowd>>,
 ) -> latest::Receiver<bool> {
     let (complete, receiver) = latest::channel(false);
-    let (jobs, book, pause) = (jobs.clone(), Arc::clone(book), options.group_pause());
+    let (jobs, book, crowd, pause) = (jobs.clone(), Arc::clone(book), Arc::clone(crowd), options.group_pause());
     let ours = Selection::of_scheduler(&options.scheduler_name).passing_over(is_same);
-    let mut pace = Pace::default();
     let tell = move |news| {
         let (touched, listed) = {
             let mut book = book.lock();
             (book.take(news), book.is_complete())
         };
-        let crowded = pace.count(touched.len()) >= CROWD;
+        let crowded = crowd.lock().count(touched.len());
         for group in touched {
             jobs.add_after(Job::Group(group), if crowded { pause.max(CROWD_PAUSE) } else { pause });
         }
@@ -294,6 +323,20 @@ mod tests {
 
     use super::*;
     use crate::pod_facts::PodFacts;
+
+    #[tokio::test(start_paused = true)]
+    async fn groups_give_way_to_a_crowd_until_it_is_over_or_lasts_too_long() {
+        let mut crowd = Crowd::default();
+        assert!(!crowd.count(CROWD - 1) && crowd.count(1));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!crowd.count(0), "it is over");
+        for second in 0..40 {
+            assert_eq!(crowd.count(CROWD), second < LONGEST_CROWD.as_secs(), "after {second} s");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!crowd.count(0) && crowd.count(CROWD), "another begins");
+    }
 
     #[test]
     fn a_pod_is_passed_over_only_if_it_counts_as_before() {
