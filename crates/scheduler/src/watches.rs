@@ -34,6 +34,8 @@ use crate::{change::Change, notes};
 
 /// How often a kind that is not served is looked for.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
+/// The same while the server does not tell.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// The kinds whose lists must be complete before anything is decided; shards and the Config are waited for too.
 pub(crate) const KINDS: &[Kind] = &[
@@ -210,28 +212,22 @@ impl Served {
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         loop {
-            match self.is_served(&api).await {
-                Ok(true) => self.while_served(&api, &mut tell).await,
-                Ok(false) => {
-                    self.process.health.ready(&self.name);
-                    tell(News::Begin);
-                    tell(News::Complete);
-                }
-                Err(why) => self.process.health.not_ready(&self.name, why),
+            self.while_served(&api, &mut tell).await;
+            if self.cancel.is_cancelled() {
+                return;
             }
-            let pause = if self.process.health.unmet().iter().any(|(name, _)| *name == self.name) {
-                Duration::from_secs(2)
-            } else {
-                LOOK_AGAIN
-            };
+            self.process.health.ready(&self.name);
+            tell(News::Begin);
+            tell(News::Complete);
             tokio::select! {
                 () = self.cancel.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
     }
 
-    /// Watches until the kind is no longer served.
+    /// Watches until the kind is not served. Whether it is, is asked while the watch already begins: a start waits for one answer, not
+    /// for two.
     async fn while_served<K>(&self, api: &Api<Lean<K>>, tell: &mut (impl FnMut(News<Arc<K>>) + Send))
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -242,10 +238,10 @@ impl Served {
         let watch = watch::run(api.clone(), config, self.name.clone(), health, cancel.clone(), tell);
         let gone = async {
             loop {
-                tokio::time::sleep(LOOK_AGAIN).await;
-                let unwell = self.process.health.unmet().iter().any(|(name, _)| *name == self.name);
-                if unwell && self.is_served(api).await == Ok(false) {
-                    return;
+                match self.is_served(api).await {
+                    Ok(true) => self.until_unwell().await,
+                    Ok(false) => return,
+                    Err(_) => tokio::time::sleep(ASK_AGAIN).await,
                 }
             }
         };
@@ -254,6 +250,16 @@ impl Served {
             () = gone => {}
         }
         cancel.cancel();
+    }
+
+    /// Waits until the watch is not well when it is looked at.
+    async fn until_unwell(&self) {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if self.process.health.unmet().iter().any(|(name, _)| *name == self.name) {
+                return;
+            }
+        }
     }
 
     /// Whether the kind is served; an error if that cannot be told. Who may not read a kind does not know: a missing right must not
