@@ -31,7 +31,7 @@ pub(crate) const NOTED_ANNOTATIONS: &[&str] = &[
     annotations::SHARED_GPU_CONFIG_MAP,
 ];
 
-/// Completes a pod.
+/// Completes a pod. A new one is then judged, as it will be: nobody is asked about it again.
 pub(crate) fn mutate(settings: &Settings, request: &Request) -> Verdict {
     if matches!(request.operation, Operation::Delete | Operation::Connect) {
         return Ok(Consent::default());
@@ -45,7 +45,7 @@ pub(crate) fn mutate(settings: &Settings, request: &Request) -> Verdict {
     let mut changed = request.object.clone();
     let mut warnings = Vec::new();
     if request.operation == Operation::Create && settings.gpu_sharing && sharing::asks(&subject) {
-        // What is not well formed is refused here already: nothing can be made of it.
+        // What is not well formed is refused first: nothing can be made of it.
         sharing::check(&subject, settings)?;
         let created_bound = subject.node().is_some() && settings.trusts(&request.user_info);
         if !(created_bound && subject.prefix().is_some()) {
@@ -56,7 +56,12 @@ pub(crate) fn mutate(settings: &Settings, request: &Request) -> Verdict {
     if settings.block_visible_devices {
         device_access::hide(&subject, &mut changed, &mut warnings)?;
     }
-    Ok(Consent::changing(&request.object, &changed, warnings))
+    let consent = Consent::changing(&request.object, &changed, warnings);
+    if request.operation != Operation::Create {
+        return Ok(consent);
+    }
+    let judged = validate(settings, &Request { object: changed, ..request.clone() })?;
+    Ok(Consent { warnings: [consent.warnings, judged.warnings].concat(), ..consent })
 }
 
 /// Judges a pod.

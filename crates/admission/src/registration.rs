@@ -2,10 +2,14 @@
 //! is trusted.
 //!
 //! Pods are only sent if they name our scheduler and say something that the rules are about (match conditions), so
-//! `failurePolicy: Fail` stops nobody else's pod and no plain one when this server is away. Of their updates only those are sent that change labels or annotations, and none of the
-//! components' own: while this server is away, Kubernetes' controllers and ours go on with the pods that there are. The
-//! one webhook that looks at pods of other schedulers, so that they cannot pass themselves off as ours, is `Ignore`. So
+//! `failurePolicy: Fail` stops nobody else's pod and no plain one when this server is away. Of their updates only those are sent that change
+//! labels or annotations, and none of the components' own: while this server is away, Kubernetes' controllers and ours go on with the pods
+//! that there are. The webhooks that look at pods of other schedulers, so that they cannot pass themselves off as ours, are `Ignore`. So
 //! is the one for groups: the scheduler judges them again, and its own writes must not wait for this server.
+//!
+//! For each webhook with match conditions the server makes another form of the object, which is dear, and it does so for every pod of the
+//! cluster. So a new pod meets one such webhook: who completes it also judges it, and who looks for impostors among new pods does so by
+//! selectors.
 
 mod keep;
 
@@ -101,9 +105,11 @@ pub fn configurations(
         metadata: metadata(&names.mutating),
         webhooks: Some(vec![mutating(settings, place)]),
     };
-    let pods = [pods(settings, place), impostors(settings, place), topologies(place)];
+    let mut pods = vec![pods(settings, place), impostors(settings, place)];
+    pods.extend(new_impostors(settings, place));
+    pods.push(topologies(place));
     let validating = [
-        (names.validating.clone(), pods.to_vec()),
+        (names.validating.clone(), pods),
         (format!("{}v2", webhooks::QUEUE_PREFIX), vec![queues(place)]),
         (format!("{}v2alpha2", webhooks::POD_GROUP_PREFIX), vec![pod_groups(place)]),
     ];
@@ -155,12 +161,13 @@ fn validating(name: String, place: &Place, path: &str, rule: RuleWithOperations)
     }
 }
 
+/// Pods that change. New ones are judged when they are completed.
 fn pods(settings: &Settings, place: &Place) -> ValidatingWebhook {
     let mut resources = vec!["pods"];
     if settings.block_visible_devices {
         resources.push("pods/ephemeralcontainers");
     }
-    let rule = rule("", "v1", &resources, "Namespaced", &["CREATE", "UPDATE"]);
+    let rule = rule("", "v1", &resources, "Namespaced", &["UPDATE"]);
     ValidatingWebhook {
         match_conditions: Some(vec![
             ours(settings),
@@ -173,18 +180,41 @@ fn pods(settings: &Settings, place: &Place) -> ValidatingWebhook {
     }
 }
 
-/// Pods of other schedulers with labels that our books are made from.
+/// Changes of pods of other schedulers with labels that our books are made from.
 fn impostors(settings: &Settings, place: &Place) -> ValidatingWebhook {
-    let expression = format!("{} || (request.operation == 'UPDATE' && {})", labelled("object"), labelled("oldObject"));
-    let foreign =
-        condition("other-scheduler", &format!("object.spec.schedulerName != {}", quoted(&settings.scheduler)));
-    let rule = rule("", "v1", &["pods"], "Namespaced", &["CREATE", "UPDATE"]);
+    let expression = format!("{} || {}", labelled("object"), labelled("oldObject"));
+    let rule = rule("", "v1", &["pods"], "Namespaced", &["UPDATE"]);
     ValidatingWebhook {
         failure_policy: Some("Ignore".to_owned()),
-        match_conditions: Some(vec![foreign, condition("labels-of-ours", &expression), not_by_components(settings)]),
+        match_conditions: Some(vec![
+            foreign(settings),
+            condition("labels-of-ours", &expression),
+            not_by_components(settings),
+        ]),
         namespace_selector: Some(elsewhere(settings)),
         ..validating(format!("labels.{POD_WEBHOOK}"), place, paths::VALIDATE_POD, rule)
     }
+}
+
+/// New pods of other schedulers with such labels. Labels of several groups cannot be selected, for the groups are part of their names; those of
+/// other schedulers' pods are in nobody's books.
+fn new_impostors(settings: &Settings, place: &Place) -> [ValidatingWebhook; 2] {
+    let selector = |key: &str, values: Option<Vec<String>>| {
+        let operator = if values.is_some() { "In" } else { "Exists" }.to_owned();
+        let requirement = LabelSelectorRequirement { key: key.to_owned(), operator, values };
+        LabelSelector { match_expressions: Some(vec![requirement]), match_labels: None }
+    };
+    let reserves = selector(labels::APP, Some(vec![namespaces::RESERVATION.to_owned()]));
+    [("group-label", selector(labels::GPU_GROUP, None)), ("app-label", reserves)].map(|(name, selector)| {
+        let rule = rule("", "v1", &["pods"], "Namespaced", &["CREATE"]);
+        ValidatingWebhook {
+            failure_policy: Some("Ignore".to_owned()),
+            match_conditions: Some(vec![foreign(settings)]),
+            namespace_selector: Some(elsewhere(settings)),
+            object_selector: Some(selector),
+            ..validating(format!("{name}.{POD_WEBHOOK}"), place, paths::VALIDATE_POD, rule)
+        }
+    })
 }
 
 /// Whether an object has labels that our books are made from.
@@ -238,6 +268,10 @@ fn condition(name: &str, expression: &str) -> MatchCondition {
 
 fn ours(settings: &Settings) -> MatchCondition {
     condition("scheduler-name", &format!("object.spec.schedulerName == {}", quoted(&settings.scheduler)))
+}
+
+fn foreign(settings: &Settings) -> MatchCondition {
+    condition("other-scheduler", &format!("object.spec.schedulerName != {}", quoted(&settings.scheduler)))
 }
 
 /// The rules are about annotations that ask for parts of GPUs, and about what only the components write. Whoever has nothing of that

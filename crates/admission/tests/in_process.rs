@@ -190,11 +190,24 @@ async fn users_cannot_write_what_the_binder_writes() {
     let error = alice.patch("p", &none, &patch(json!({"metadata": {"labels": {"runai-gpu-group": null}}}))).await;
     assert!(error.unwrap_err().to_string().contains("label `runai-gpu-group`"));
     alice.patch("p", &none, &patch(json!({"metadata": {"labels": {"mine": "x"}}}))).await.unwrap();
+    // Nor in new pods: who completes them judges them.
+    for (field, value) in
+        [("annotations", json!({"received-resource-type": "Fraction"})), ("labels", json!({"runai-gpu-group/g": "g"}))]
+    {
+        let mut new = pod("new", "kai-scheduler", &json!({}));
+        new["metadata"][field] = value;
+        let error = cluster.put(&alice, new).await.unwrap_err().to_string();
+        assert!(error.contains("in a new pod or template, remove it"), "{error}");
+    }
     // Nor on pods of other schedulers.
     let mut labelled = pod("impostor", "default-scheduler", &json!({}));
     labelled["metadata"]["labels"] = json!({"app": "kai-resource-reservation"});
     let error = cluster.put(&alice, labelled).await.unwrap_err().to_string();
     assert!(error.contains("label `app`"), "{error}");
+    let mut labelled = pod("impostor", "default-scheduler", &json!({}));
+    labelled["metadata"]["labels"] = json!({"runai-gpu-group": "g"});
+    let error = cluster.put(&alice, labelled).await.unwrap_err().to_string();
+    assert!(error.contains("label `runai-gpu-group`"), "{error}");
     let mut plain = pod("plain", "default-scheduler", &json!({}));
     plain["metadata"]["labels"] = json!({"app": "web"});
     cluster.put(&alice, plain).await.unwrap();

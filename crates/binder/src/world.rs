@@ -34,6 +34,8 @@ pub(crate) struct World {
     pub(crate) process: Process,
     pub(crate) settings: Current,
     pub(crate) namespace: String,
+    /// The scheduler whose pods these are.
+    pub(crate) scheduler: String,
     pub(crate) pods: Mirror<Pod>,
     pub(crate) nodes: Mirror<Node>,
     pub(crate) requests: Mirror<BindRequest>,
@@ -223,6 +225,7 @@ impl World {
             process,
             settings,
             namespace,
+            scheduler: options.scheduler_name.clone(),
             pods,
             nodes,
             requests,

@@ -109,9 +109,11 @@ impl Draft {
             if over { (Constraints::default(), Vec::new()) } else { constraint::constraints(spec, &namespace, &tags) };
         let node = spec.node_name.clone().filter(|node| !node.is_empty() && !over);
         let shared = matches!(request.gpus, Gpus::Portion { .. } | Gpus::Memory { .. });
+        // What pods of other schedulers say of groups nobody of ours has written.
+        let grouped = shared && origin != Origin::Foreign;
         let placement = node.map(|node| Placement {
             node,
-            devices: if shared { gpu_groups(&tags) } else { Vec::new() },
+            devices: if grouped { gpu_groups(&tags) } else { Vec::new() },
             numa: Vec::new(),
             bound: true,
         });

@@ -267,8 +267,10 @@ impl Keeper {
             return Ok(true);
         }
         let selectors = [format!("{}={group}", labels::GPU_GROUP), format!("{}{group}", labels::GPU_GROUP_PREFIX)];
+        // Whoever wants may write such labels on pods of other schedulers.
+        let ours = ListParams::default().fields(&format!("spec.schedulerName={}", self.world.scheduler));
         for selector in selectors {
-            let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default().labels(&selector)).await?;
+            let pods = Api::<Pod>::all(client.clone()).list(&ours.clone().labels(&selector)).await?;
             let uses = |pod: &Pod| {
                 let elsewhere = pod.metadata.namespace.as_deref() != Some(self.world.namespace.as_str());
                 elsewhere && place(pod) == Some(node) && !has_ended(pod)

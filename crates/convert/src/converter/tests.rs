@@ -50,6 +50,19 @@ fn groups(deltas: &[Delta]) -> Vec<&PodGroup> {
 }
 
 #[test]
+fn a_pod_of_another_scheduler_that_says_it_shares_a_device_is_not_believed() {
+    let says = json!({"metadata": {"annotations": {"gpu-fraction": "0.5"}, "labels": {"runai-gpu-group/x": "x", "runai-gpu-group": "x"}},
+        "spec": {"nodeName": "n"}});
+    let mut converter = Converter::default();
+    let told = apply(&mut converter, &pod("ours", &says));
+    assert_eq!(pods(&told)[0].placement.as_ref().unwrap().devices, ["x"]);
+    let mut theirs = pod("theirs", &says);
+    theirs["spec"]["schedulerName"] = json!("default-scheduler");
+    let told = apply(&mut converter, &theirs);
+    assert!(pods(&told)[0].placement.as_ref().unwrap().devices.is_empty());
+}
+
+#[test]
 fn a_priority_class_is_followed_by_its_groups() {
     let mut converter = Converter::default();
     assert_eq!(groups(&apply(&mut converter, &group("high")))[0].priority, 50);
