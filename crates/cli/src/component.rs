@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::accepted::Accepted;
-use crate::control_plane::{ControlPlane, Part, Settings};
+use crate::control_plane::{ControlPlane, Part, Settings, Way};
 
 /// What every component is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -143,8 +143,8 @@ pub async fn all(command: All) -> anyhow::Result<()> {
 }
 
 async fn serve(surroundings: Surroundings, parts: &[Part], set: impl FnOnce(&mut Settings)) -> anyhow::Result<()> {
-    let client = kai_kit::client::connect(surroundings.kubeconfig.as_deref()).await?;
-    let version = client.apiserver_version().await.context("reach the API server")?;
+    let way = Way::try_from(kai_kit::client::config(surroundings.kubeconfig.as_deref()).await?)?;
+    let version = way.client().apiserver_version().await.context("reach the API server")?;
     let mut settings = Settings::new(&surroundings.namespace);
     settings.identity = surroundings.identity.clone().unwrap_or_else(host_name);
     settings.metrics_prefix.clone_from(&surroundings.metrics_namespace);
@@ -158,7 +158,7 @@ async fn serve(surroundings: Surroundings, parts: &[Part], set: impl FnOnce(&mut
     }
     let names: Vec<&str> = parts.iter().map(|part| part.component()).collect();
     settings.share_watches = parts.len() > 1;
-    let mut control_plane = ControlPlane::start(parts, move |_| client.clone(), Clock::real(), settings);
+    let mut control_plane = ControlPlane::start(parts, move |_| way.clone(), Clock::real(), settings);
     anstream::eprintln!(
         "kai {} {} on Kubernetes {}, leases in namespace {}",
         env!("CARGO_PKG_VERSION"),

@@ -10,7 +10,7 @@
 
 mod in_process;
 pub mod install;
-pub mod lifeline;
+mod lifeline;
 pub mod rbac;
 pub mod reservation;
 
@@ -20,9 +20,10 @@ use anyhow::Context as _;
 use kai_apiserver::ApiServer;
 use kai_clock::Clock;
 use kai_kit::{Health, Metrics, Process, SharedWatches, rbac::Right, refusals::Refusals};
-use kube::Client;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+pub use self::lifeline::Way;
 
 /// How long a part may take to end when it is told to.
 const GOODBYE: Duration = Duration::from_secs(10);
@@ -173,11 +174,11 @@ impl Drop for Farewell {
     }
 }
 
-type ClientFor = Box<dyn Fn(Part) -> Client + Send + Sync>;
+type WayFor = Box<dyn Fn(Part) -> Way + Send + Sync>;
 
 /// Running parts.
 pub struct ControlPlane {
-    client_for: ClientFor,
+    way_for: WayFor,
     clock: Clock,
     settings: Settings,
     running: BTreeMap<Part, Running>,
@@ -191,20 +192,20 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts parts. Must be called inside a tokio runtime; they become ready in the background ([`ControlPlane::ready`]).
-    pub fn start(
+    pub fn start<W: Into<Way>>(
         parts: &[Part],
-        client_for: impl Fn(Part) -> Client + Send + Sync + 'static,
+        way_for: impl Fn(Part) -> W + Send + Sync + 'static,
         clock: Clock,
         settings: Settings,
     ) -> Self {
         let (end, ends) = mpsc::unbounded_channel();
-        let (client_for, running) = (Box::new(client_for), BTreeMap::new());
+        let (way_for, running): (WayFor, _) = (Box::new(move |part| way_for(part).into()), BTreeMap::new());
         let end_of_shared = CancellationToken::new();
         // The scheduler watches everything that others do.
-        let shared =
-            settings.share_watches.then(|| SharedWatches::new(client_for(Part::Scheduler), end_of_shared.clone()));
-        let mut control_plane =
-            Self { client_for, clock, settings, running, shared, end_of_shared, starts: 0, end, ends };
+        let shared = settings
+            .share_watches
+            .then(|| SharedWatches::new(way_for(Part::Scheduler).client(), end_of_shared.clone()));
+        let mut control_plane = Self { way_for, clock, settings, running, shared, end_of_shared, starts: 0, end, ends };
         for part in parts {
             control_plane.start_part(*part);
         }
@@ -216,10 +217,10 @@ impl ControlPlane {
         self.kill(part);
         self.starts += 1;
         let (cut, cancel) = (CancellationToken::new(), CancellationToken::new());
-        let (client, health) = ((self.client_for)(part), Health::default());
+        let (way, health) = ((self.way_for)(part), Health::default());
         let rights = self.settings.rights(part);
-        let refusals = Refusals::new(rights, client.clone(), health.clone(), cut.clone());
-        let client = lifeline::guard(client, cut.clone(), refusals);
+        let refusals = Refusals::new(rights, way.client(), health.clone(), cut.clone());
+        let client = way.guarded(cut.clone(), refusals);
         let identity = format!("{}-{part}-{}", self.settings.identity, self.starts);
         let namespace = self.settings.namespace.clone();
         let mut process = Process::new(part.component(), client, self.clock, cancel, namespace, identity);

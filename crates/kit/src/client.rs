@@ -25,9 +25,7 @@ pub enum Error {
 ///
 /// It does not repeat requests by itself: whoever asks decides what to do about an error.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
-    let mut config = config(kubeconfig).await?;
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    Ok(Client::try_from(config(kubeconfig).await?)?)
 }
 
 /// Where the API server is that [`connect`] leads to.
@@ -35,11 +33,14 @@ pub async fn server(kubeconfig: Option<&Path>) -> Result<http::Uri, Error> {
     Ok(config(kubeconfig).await?.cluster_url)
 }
 
-async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
-    Ok(match kubeconfig {
+/// What [`connect`] makes a client from.
+pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
+    let mut config = match kubeconfig {
         Some(path) => {
             Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default()).await?
         }
         None => Config::infer().await?,
-    })
+    };
+    config.default_retry = false;
+    Ok(config)
 }

@@ -7,11 +7,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::{
-    body::to_bytes,
+    body::{Body, to_bytes},
     http::{Method, Response, StatusCode, Uri},
 };
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
-use kube::{Api, Client, api::PostParams, client::Body, core::Status};
+use kube::{Api, Client, api::PostParams, core::Status};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -50,13 +50,13 @@ impl Refusals {
             return answer;
         };
         let (parts, body) = answer.into_parts();
-        let Ok(bytes) = to_bytes(axum::body::Body::new(body), LONGEST).await else {
+        let Ok(bytes) = to_bytes(body, LONGEST).await else {
             return Response::from_parts(parts, Body::empty());
         };
         if let Some(words) = refusal(&bytes) {
             self.note(call, &words);
         }
-        Response::from_parts(parts, Body::from(bytes.to_vec()))
+        Response::from_parts(parts, Body::from(bytes))
     }
 
     fn note(&self, call: Call, words: &str) {
@@ -154,7 +154,7 @@ mod tests {
         let uri = Uri::from_static(PATCH);
         let passed = refusals.look(&Method::PATCH, &uri, answer(403, WORDS)).await;
         assert_eq!(passed.status(), StatusCode::FORBIDDEN);
-        let body = to_bytes(axum::body::Body::new(passed.into_body()), LONGEST).await.unwrap();
+        let body = to_bytes(passed.into_body(), LONGEST).await.unwrap();
         assert!(String::from_utf8_lossy(&body).contains("cannot patch"));
         let unmet = health.unmet();
         assert_eq!(unmet[0].0, "right to patch podgroups.scheduling.run.ai/status in namespace team");

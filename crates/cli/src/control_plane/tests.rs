@@ -60,11 +60,31 @@ async fn a_client_whose_lifeline_is_cut_reaches_nobody() {
     let lab = lab().await;
     let cut = CancellationToken::new();
     let refusals = Refusals::new(Vec::new(), lab.client(), Health::default(), cut.clone());
-    let maps: Api<ConfigMap> = Api::namespaced(lifeline::guard(lab.client(), cut.clone(), refusals), "default");
+    let maps: Api<ConfigMap> = Api::namespaced(Way::from(lab.client()).guarded(cut.clone(), refusals), "default");
     maps.list(&ListParams::default()).await.unwrap();
     cut.cancel();
     let error = maps.list(&ListParams::default()).await.unwrap_err();
     assert!(error.to_string().contains("the process was killed"), "{error}");
+    lab.shutdown().await;
+}
+
+#[tokio::test]
+async fn nor_does_one_that_was_made_from_a_configuration() {
+    let lab = Lab::start(LabOptions::new(Fleet::parse("cpu").unwrap(), Clock::real()));
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(axum::serve(listener, lab.router()).into_future());
+    let way = Way::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+    let cut = CancellationToken::new();
+    let refusals = Refusals::new(Vec::new(), way.client(), Health::default(), cut.clone());
+    let maps: Api<ConfigMap> = Api::namespaced(way.guarded(cut.clone(), refusals), "default");
+    maps.list(&ListParams::default()).await.unwrap();
+    let error = maps.get("missing").await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 404), "{error}");
+    cut.cancel();
+    let error = maps.list(&ListParams::default()).await.unwrap_err();
+    assert!(error.to_string().contains("the process was killed"), "{error}");
+    serving.abort();
     lab.shutdown().await;
 }
 

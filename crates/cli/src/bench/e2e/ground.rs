@@ -44,7 +44,7 @@ use super::{
     server::Server,
     spent::Spent,
 };
-use crate::control_plane::{ControlPlane, Part, Settings, install, reservation::InProcessPrograms};
+use crate::control_plane::{ControlPlane, Part, Settings, Way, install, reservation::InProcessPrograms};
 
 /// How long anything but a round may take.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -209,22 +209,22 @@ impl Ground {
     async fn control_plane(&self, parts: &[Part], counting: Option<&Calls>) -> anyhow::Result<ControlPlane> {
         let mut settings = Settings::new(namespaces::KAI);
         settings.share_watches = true;
-        let mut clients = std::collections::BTreeMap::new();
+        let mut ways = std::collections::BTreeMap::new();
         for part in Part::ALL {
-            let client = match (&self.place, &self.kubeconfig) {
-                (Place::InProcess(lab), _) => client_for(lab.router()),
-                (_, kubeconfig) => kai_kit::client::connect(kubeconfig.as_deref()).await?,
+            let way = match (&self.place, &self.kubeconfig) {
+                (Place::InProcess(lab), _) => Way::from(client_for(lab.router())),
+                (_, kubeconfig) => Way::try_from(kai_kit::client::config(kubeconfig.as_deref()).await?)?,
             };
-            let client = counting.map_or(client.clone(), |calls| calls.counted(client, part.component()));
-            clients.insert(part, client);
+            let counted = counting.map(|calls| calls.counted(way.client(), part.component()).into());
+            ways.insert(part, counted.unwrap_or(way));
         }
         match &self.place {
             Place::InProcess(lab) => settings.embedded = Some(lab.server().clone()),
             Place::Joined(..) => settings.serve_admission_on_loopback(free_port()?),
         }
-        let other = self.client.clone();
-        let client_for = move |part: Part| clients.get(&part).unwrap_or(&other).clone();
-        let mut control_plane = ControlPlane::start(parts, client_for, Clock::real(), settings);
+        let other = Way::from(self.client.clone());
+        let way_for = move |part: Part| ways.get(&part).unwrap_or(&other).clone();
+        let mut control_plane = ControlPlane::start(parts, way_for, Clock::real(), settings);
         let ready = tokio::time::timeout(PATIENCE, control_plane.ready()).await;
         ready.unwrap_or_else(|_| Err(anyhow::anyhow!("not ready: {}", control_plane.unmet().join("; "))))?;
         Ok(control_plane)
