@@ -272,11 +272,11 @@ impl<K: Resource + 'static> State<K> {
             self.listeners.retain_mut(|listener| listener.hear_deleted(&object));
         }
         self.listeners.retain_mut(|listener| {
-            let is_for_it = listener.stage == Stage::Begun;
-            if is_for_it {
-                listener.stage = Stage::Knows;
+            if listener.stage != Stage::Begun {
+                return listener.listens();
             }
-            !is_for_it || listener.hear(News::Complete)
+            listener.stage = Stage::Knows;
+            listener.hear(News::Complete)
         });
     }
 }
@@ -285,17 +285,21 @@ impl<K> Listener<K> {
     /// Tells it of an object that is new or changed. False if it no longer listens.
     fn hear_applied(&mut self, object: &Arc<K>, before: Option<&K>) -> bool {
         let is_news = !before.is_some_and(|before| (self.is_same)(before, object));
-        !(is_news && (self.wants)(object)) || self.hear(News::Applied(Arc::clone(object)))
+        if is_news && (self.wants)(object) { self.hear(News::Applied(Arc::clone(object))) } else { self.listens() }
     }
 
     /// Tells it of an object that is gone. False if it no longer listens.
     fn hear_deleted(&mut self, object: &Arc<K>) -> bool {
-        !(self.wants)(object) || self.hear(News::Deleted(Arc::clone(object)))
+        if (self.wants)(object) { self.hear(News::Deleted(Arc::clone(object))) } else { self.listens() }
+    }
+
+    fn listens(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| !ended.is_closed())
     }
 
     /// Tells it. False if it no longer listens; one that panics does so by itself.
     fn hear(&mut self, news: News<Arc<K>>) -> bool {
-        if self.ended.as_ref().is_none_or(oneshot::Sender::is_closed) {
+        if !self.listens() {
             return false;
         }
         let told = catch_unwind(AssertUnwindSafe(|| (self.tell)(news)));
