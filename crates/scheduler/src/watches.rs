@@ -221,8 +221,27 @@ impl Served {
             tell(News::Complete);
             tokio::select! {
                 () = self.cancel.cancelled() => return,
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = self.until_served(&api) => {}
             }
+        }
+    }
+
+    /// Waits until a kind that is not served is.
+    async fn until_served<K: Clone + DeserializeOwned + Debug>(&self, api: &Api<K>) {
+        let mut pause = LOOK_AGAIN;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = match self.is_served(api).await {
+                Ok(true) => return,
+                Ok(false) => {
+                    self.process.health.ready(&self.name);
+                    LOOK_AGAIN
+                }
+                Err(why) => {
+                    self.process.health.not_ready(&self.name, why);
+                    ASK_AGAIN
+                }
+            };
         }
     }
 
@@ -270,5 +289,37 @@ impl Served {
             Err(error) if classify(&error) == Class::Gone => Ok(false),
             Err(error) => Err(message(&error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kai_clock::Clock;
+    use kube::{Client, client::Body};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_scheduler_without_a_kind_stays_ready_while_it_looks_for_it() {
+        let missing = tower::service_fn(|_: http::Request<Body>| async {
+            sleep(Duration::from_secs(1)).await;
+            let status =
+                r#"{"kind":"Status","status":"Failure","reason":"NotFound","message":"no such kind","code":404}"#;
+            http::Response::builder().status(404).body(Body::from(status.as_bytes().to_vec()))
+        });
+        let (client, cancel) = (Client::new(missing, "default"), CancellationToken::new());
+        let process = Process::new("scheduler", client.clone(), Clock::real(), cancel.clone(), "kai", "test");
+        let served = Served { process: process.clone(), cancel: cancel.clone(), name: "watch of Topology".to_owned() };
+        let api: Api<Lean<kai_api::Topology>> = Api::all(client);
+        tokio::spawn(served.follow(api, |_| ()));
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(process.health.unmet().len(), 1, "the server has not answered yet");
+        sleep(Duration::from_secs(2)).await;
+        for half_second in 0..400 {
+            assert_eq!(process.health.unmet(), [], "after {half_second} half seconds");
+            sleep(Duration::from_millis(500)).await;
+        }
+        cancel.cancel();
     }
 }
