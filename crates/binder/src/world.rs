@@ -172,7 +172,7 @@ impl World {
                 }
             }
         };
-        let ours = Selection::of_scheduler(&options.scheduler_name).passing_over(is_same);
+        let ours = Selection::of_scheduler(&options.scheduler_name).passing_over(is_same).foretelling(|_, _| true);
         let pods = pods.hear(hear).start(&process, ours, cancel);
 
         let mut reservations = Mirror::<Pod>::builder();

@@ -300,7 +300,7 @@ fn watch_pods(
 ) -> latest::Receiver<bool> {
     let (complete, receiver) = latest::channel(false);
     let (jobs, book, crowd, pause) = (jobs.clone(), Arc::clone(book), Arc::clone(crowd), options.group_pause());
-    let ours = Selection::of_scheduler(&options.scheduler_name).passing_over(is_same);
+    let ours = Selection::of_scheduler(&options.scheduler_name).passing_over(is_same).foretelling(|_, _| true);
     let tell = move |news| {
         let (touched, listed) = {
             let mut book = book.lock();

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod mirror;
 mod pace;
 pub mod process;
+mod put_off;
 pub mod rbac;
 pub mod refusals;
 mod reread;

@@ -25,18 +25,24 @@ use kube::{Api, Client, Resource, core::WatchEvent, runtime::watcher};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, de::DeserializeOwned};
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     health::Health,
     lean::Lean,
     mirror::{Key, sorted},
+    put_off::{self, Glance, PutOff},
     reread,
     stream::{Ear, Line, Stream},
-    watch::{self, IsSame, News, Wants},
+    watch::{self, Filter, News},
 };
 
+/// Lines that were put off are read so many at once.
+const CATCH_UP: usize = 64;
 /// Parts start one shortly after the other: one list is for all of them.
 const GATHER: Duration = Duration::from_millis(2);
 
@@ -69,7 +75,7 @@ impl SharedWatches {
 
     /// Tells a listener what the watch of a kind tells about the objects that are wanted, beginning with a list, until what this gives is
     /// dropped. The name of the watch's condition in [`SharedWatches::health`] comes with it.
-    pub(crate) fn listen<K>(&self, wants: Wants<K>, is_same: IsSame<K>, tell: Tell<K>) -> (String, End)
+    pub(crate) fn listen<K>(&self, filter: Filter<K>, tell: Tell<K>) -> (String, End)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
@@ -82,7 +88,7 @@ impl SharedWatches {
             kind
         });
         if let Ok(kind) = Arc::clone(known).downcast::<SharedKind<K>>() {
-            kind.state.lock().welcome(Listener { wants, is_same, tell, ended: Some(ended), stage: Stage::Waits });
+            kind.state.lock().welcome(Listener { filter, tell, ended: Some(ended), stage: Stage::Waits });
             kind.again.notify_one();
         }
         (name, end)
@@ -94,6 +100,8 @@ struct SharedKind<K> {
     state: Mutex<State<K>>,
     /// Somebody waits for a list.
     again: Notify,
+    /// Something was put off, and nothing was before.
+    behind: Notify,
 }
 
 struct State<K> {
@@ -102,11 +110,11 @@ struct State<K> {
     objects: FxHashMap<Key, Arc<K>>,
     /// What the list under way has shown.
     listing: Option<FxHashSet<Key>>,
+    put_off: PutOff,
 }
 
 struct Listener<K> {
-    wants: Wants<K>,
-    is_same: IsSame<K>,
+    filter: Filter<K>,
     tell: Tell<K>,
     /// Where its end is told, should it panic. Closed once it no longer listens.
     ended: Option<oneshot::Sender<Box<dyn Any + Send>>>,
@@ -126,8 +134,9 @@ enum Stage {
 
 impl<K> Default for SharedKind<K> {
     fn default() -> Self {
-        let state = State { listeners: Vec::new(), objects: FxHashMap::default(), listing: None };
-        Self { state: Mutex::new(state), again: Notify::new() }
+        let (objects, put_off) = (FxHashMap::default(), PutOff::default());
+        let state = State { listeners: Vec::new(), objects, listing: None, put_off };
+        Self { state: Mutex::new(state), again: Notify::new(), behind: Notify::new() }
     }
 }
 
@@ -149,8 +158,30 @@ where
                     () = &mut watch => return,
                     // A watch that begins with a list takes the place of this one, unless this one's list is still to come.
                     () = self.again.notified() => if self.state.lock().somebody_waits() { break },
+                    () = self.until_calm() => self.catch_up().await,
                 }
             }
+        }
+    }
+
+    /// Returns when something was put off and the crowd is over, or has waited long enough.
+    async fn until_calm(&self) {
+        self.behind.notified().await;
+        let begun = Instant::now();
+        while begun.elapsed() < put_off::LONGEST {
+            tokio::time::sleep(put_off::LOOK).await;
+            if self.state.lock().put_off.is_calm() {
+                return;
+            }
+        }
+    }
+
+    /// Reads what was put off, and lets others work in between.
+    async fn catch_up(&self) {
+        let lines = self.state.lock().put_off.take();
+        for lines in lines.chunks(CATCH_UP) {
+            self.state.lock().hear_late(lines);
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -178,7 +209,11 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
 {
     fn begin(&mut self) {
-        self.state.lock().take(News::Begin);
+        let mut state = self.state.lock();
+        // Whoever was to read it may have been interrupted.
+        let lines = state.put_off.take();
+        state.hear_late(&lines);
+        state.take(News::Begin);
     }
 
     fn listed(&mut self, object: &str) -> Result<(), serde_json::Error> {
@@ -197,22 +232,60 @@ where
 
     fn line(&mut self, line: &str) -> Result<Line, serde_json::Error> {
         let mut state = self.state.lock();
-        if let Some(event) = state.reread(line) {
-            return Ok(watch::heard(event, |object| object, |news| state.take(news)));
+        let behind = !state.put_off.is_empty();
+        if let Some(version) = state.put_off(line) {
+            if !behind {
+                self.behind.notify_one();
+            }
+            return Ok(Line::Version(version));
         }
-        let event = serde_json::from_str::<WatchEvent<Lean<K>>>(line)?;
-        Ok(watch::heard(event, |Lean(object)| object, |news| state.take(news)))
+        state.hear(line)
     }
 }
 
-impl<K: Resource + 'static> State<K> {
+impl<K: Resource + DeserializeOwned + 'static> State<K> {
+    /// Reads a line and tells of it.
+    fn hear(&mut self, line: &str) -> Result<Line, serde_json::Error> {
+        if let Some(event) = self.reread(line) {
+            return Ok(watch::heard(event, |object| object, |news| self.take(news)));
+        }
+        let event = serde_json::from_str::<WatchEvent<Lean<K>>>(line)?;
+        Ok(watch::heard(event, |Lean(object)| object, |news| self.take(news)))
+    }
+
+    /// Reads lines that were put off.
+    fn hear_late(&mut self, lines: &[String]) {
+        for line in lines {
+            if let Err(error) = self.hear(line) {
+                tracing::warn!(%error, "a line of a watch cannot be read");
+            }
+        }
+    }
+
+    /// Puts a line off if there is a crowd and everybody can wait for it; the version that it tells of.
+    fn put_off(&mut self, line: &str) -> Option<String> {
+        let pods = (&self.objects as &dyn Any).is::<FxHashMap<Key, Arc<Pod>>>();
+        if !pods || !self.put_off.is_crowd() || self.listing.is_some() {
+            return None;
+        }
+        let glance = Glance::at(line)?;
+        let key = glance.key();
+        let known = self.objects.get(&key).filter(|known| known.meta().uid.as_deref() == Some(glance.uid()))?;
+        if !self.listeners.iter().all(|listener| listener.can_wait(known, glance.node())) {
+            return None;
+        }
+        self.put_off.push(key, line);
+        Some(glance.version().to_owned())
+    }
+
     fn somebody_waits(&self) -> bool {
         self.listeners.iter().any(|listener| listener.stage == Stage::Waits)
     }
 
     /// Tells a new listener what was last seen.
     fn welcome(&mut self, mut listener: Listener<K>) {
-        let known = sorted(&self.objects).into_iter().filter(|object| (listener.wants)(object)).collect::<Vec<_>>();
+        let known =
+            sorted(&self.objects).into_iter().filter(|object| (listener.filter.wants)(object)).collect::<Vec<_>>();
         let mut list = [News::Begin].into_iter().chain(known.into_iter().map(News::Listed));
         if list.all(|news| listener.hear(news)) {
             self.listeners.push(listener);
@@ -247,6 +320,7 @@ impl<K: Resource + 'static> State<K> {
             }
             News::Listed(object) | News::Applied(object) => {
                 let key = Key::of(object.as_ref());
+                self.put_off.forget(&key);
                 if let Some(seen) = &mut self.listing {
                     seen.insert(key.clone());
                 }
@@ -257,7 +331,9 @@ impl<K: Resource + 'static> State<K> {
                 }
             }
             News::Deleted(object) => {
-                self.objects.remove(&Key::of(object.as_ref()));
+                let key = Key::of(object.as_ref());
+                self.put_off.forget(&key);
+                self.objects.remove(&key);
                 self.listeners.retain_mut(|listener| listener.hear_deleted(&object));
             }
             News::Complete => self.complete(),
@@ -284,13 +360,22 @@ impl<K: Resource + 'static> State<K> {
 impl<K> Listener<K> {
     /// Tells it of an object that is new or changed. False if it no longer listens.
     fn hear_applied(&mut self, object: &Arc<K>, before: Option<&K>) -> bool {
-        let is_news = !before.is_some_and(|before| (self.is_same)(before, object));
-        if is_news && (self.wants)(object) { self.hear(News::Applied(Arc::clone(object))) } else { self.listens() }
+        let is_news = !before.is_some_and(|before| (self.filter.is_same)(before, object));
+        if is_news && (self.filter.wants)(object) {
+            self.hear(News::Applied(Arc::clone(object)))
+        } else {
+            self.listens()
+        }
     }
 
     /// Tells it of an object that is gone. False if it no longer listens.
     fn hear_deleted(&mut self, object: &Arc<K>) -> bool {
-        if (self.wants)(object) { self.hear(News::Deleted(Arc::clone(object))) } else { self.listens() }
+        if (self.filter.wants)(object) { self.hear(News::Deleted(Arc::clone(object))) } else { self.listens() }
+    }
+
+    /// Whether it can wait for the news that an object is on a node.
+    fn can_wait(&self, known: &K, node: &str) -> bool {
+        !(self.filter.wants)(known) || (self.filter.can_wait)(known, node)
     }
 
     fn listens(&self) -> bool {

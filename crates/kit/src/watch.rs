@@ -25,8 +25,18 @@ const CALM: Duration = Duration::from_secs(15);
 /// Says of an object whether it is wanted.
 pub(crate) type Wants<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
+/// Says of an object as it was whether the news that it is on a node can wait.
+pub(crate) type CanWait<K> = Box<dyn Fn(&K, &str) -> bool + Send + Sync>;
+
 /// Says of an object as it was and as it is whether the difference is of no interest.
 pub(crate) type IsSame<K> = fn(&K, &K) -> bool;
+
+/// Which news a listener of a shared watch is told, and when.
+pub(crate) struct Filter<K> {
+    pub(crate) wants: Wants<K>,
+    pub(crate) is_same: IsSame<K>,
+    pub(crate) can_wait: CanWait<K>,
+}
 
 /// Which objects of a kind, of all namespaces.
 pub struct Selection<K> {
@@ -34,13 +44,26 @@ pub struct Selection<K> {
     /// The same for one object, for a watch that is shared. None: it cannot be shared.
     wants: Option<Wants<K>>,
     is_same: IsSame<K>,
+    can_wait: CanWait<K>,
 }
 
 impl<K> Selection<K> {
     /// All of them.
     #[must_use]
     pub fn all() -> Self {
-        Self { config: watcher::Config::default(), wants: Some(Box::new(|_| true)), is_same: |_, _| false }
+        Self {
+            config: watcher::Config::default(),
+            wants: Some(Box::new(|_| true)),
+            is_same: |_, _| false,
+            can_wait: Box::new(|_, _| false),
+        }
+    }
+
+    /// In a crowd the news that an object has this node may come late, if everybody who shares the watch says so. A watch of one's own
+    /// is never late.
+    #[must_use]
+    pub fn foretelling(self, can_wait: impl Fn(&K, &str) -> bool + Send + Sync + 'static) -> Self {
+        Self { can_wait: Box::new(can_wait), ..self }
     }
 
     /// Changes that make no difference need not be told. A watch that is shared knows what was there before and passes over them; one of
@@ -70,7 +93,7 @@ impl Selection<Pod> {
             let scheduler = pod.spec.as_ref().and_then(|spec| spec.scheduler_name.as_deref());
             scheduler == Some(name.as_str())
         };
-        Self { config, wants: Some(Box::new(is_its)), is_same: |_, _| false }
+        Self { config, wants: Some(Box::new(is_its)), ..Self::all() }
     }
 }
 
@@ -119,11 +142,11 @@ pub async fn follow<K>(
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let Selection { config, wants, is_same } = selection;
+    let Selection { config, wants, is_same, can_wait } = selection;
     let (Some(shared), Some(wants)) = (&process.shared, wants) else {
         return run(Api::all(process.client.clone()), config, name, process.health, cancel, tell).await;
     };
-    let (condition, end) = shared.listen(wants, is_same, Box::new(tell));
+    let (condition, end) = shared.listen(Filter { wants, is_same, can_wait }, Box::new(tell));
     process.health.follow(&name, shared.health(), &condition);
     tokio::select! {
         () = cancel.cancelled() => {}

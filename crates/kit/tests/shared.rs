@@ -10,7 +10,7 @@ use std::{
 
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Binding, Pod};
 use kai_apiserver::{ApiServer, Options};
 use kai_clock::Clock;
 use kai_kit::{
@@ -22,6 +22,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
     client::Body,
+    core::Status,
     runtime::watcher::{self, Event},
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -77,6 +78,18 @@ impl Setting {
     async fn label(&self, name: &str, value: u32) {
         let patch = Patch::Merge(json!({"metadata": {"labels": {"turn": value.to_string()}}}));
         self.pods().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn bind(&self, name: &str, node: &str) {
+        let binding = json!({"metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+        let binding: Binding = serde_json::from_value(binding).unwrap();
+        let none = PostParams::default();
+        self.pods().create_subresource::<_, Status>("binding", name, &none, &binding).await.unwrap();
+    }
+
+    async fn report(&self, name: &str, phase: &str, turn: u32) {
+        let patch = Patch::Merge(json!({"status": {"phase": phase, "message": turn.to_string()}}));
+        self.pods().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     async fn delete(&self, name: &str) {
@@ -262,4 +275,111 @@ async fn a_shared_watch_shows_what_an_own_one_shows_whoever_comes_and_goes() {
         }
         setting.cancel.cancel();
     }
+}
+
+/// The same in a crowd, where news of pods that have their place come late.
+#[tokio::test(start_paused = true)]
+async fn when_a_crowd_is_over_a_shared_watch_shows_what_an_own_one_shows() {
+    for seed in 0..8 {
+        let setting = Setting::new();
+        let mut random = StdRng::seed_from_u64(seed);
+        let own = watched_by_library(&setting.client, "spec.schedulerName=kai-scheduler");
+        let join = || {
+            let process = setting.process(true);
+            let foretold = |pod: &Pod, _: &str| pod.name_any() != "pod-0";
+            let shown = mirror(&process, Selection::of_scheduler("kai-scheduler").foretelling(foretold));
+            (process, shown)
+        };
+        let mut sharing = vec![join()];
+        let (mut waiting, mut placed): (Vec<String>, Vec<String>) = Default::default();
+        for turn in 0..600 {
+            match random.random_range(0..40) {
+                0 => sharing.push(join()),
+                1 => sleep(Duration::from_millis(random.random_range(0..300))).await,
+                2 if !placed.is_empty() => {
+                    let index = random.random_range(0..placed.len());
+                    setting.delete(&placed.remove(index)).await;
+                }
+                3 if !placed.is_empty() => {
+                    let index = random.random_range(0..placed.len());
+                    setting.report(&placed.remove(index), "Succeeded", turn).await;
+                }
+                4..16 if !waiting.is_empty() => {
+                    let name = waiting.remove(0);
+                    setting.bind(&name, "n").await;
+                    placed.push(name);
+                }
+                16..30 if !placed.is_empty() => {
+                    let index = random.random_range(0..placed.len());
+                    setting.report(&placed[index], "Running", turn).await;
+                }
+                _ => {
+                    let name = format!("pod-{turn}");
+                    setting.create(&name, "kai-scheduler").await;
+                    waiting.push(name);
+                }
+            }
+        }
+        sleep(Duration::from_secs(3)).await;
+        for (_, shown) in &sharing {
+            assert_eq!(shown.all(), own.all(), "seed {seed}");
+        }
+        setting.cancel.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_crowd_places_that_were_foretold_are_told_late_and_once_and_freed_ones_at_once() {
+    let setting = Setting::new();
+    let (process, heard) = (setting.process(true), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&heard);
+    let shown = Mirror::<Pod>::builder().hear(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    // Nobody foretold the place of the first.
+    let foretold = |pod: &Pod, node: &str| pod.name_any() != "pod-0" && node == "n";
+    let shown = shown.start(&process, Selection::all().foretelling(foretold), &process.cancel);
+    shown.ready().await;
+    for number in 0..300 {
+        setting.create(&format!("pod-{number}"), "kai-scheduler").await;
+    }
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(heard.swap(0, Ordering::Relaxed), 300, "who comes is told at once");
+    for number in 0..300 {
+        setting.bind(&format!("pod-{number}"), if number == 1 { "elsewhere" } else { "n" }).await;
+        setting.report(&format!("pod-{number}"), "Running", 0).await;
+    }
+    setting.report("pod-2", "Failed", 1).await;
+    setting.delete("pod-3").await;
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(
+        heard.swap(0, Ordering::Relaxed),
+        2 + 2 + 1 + 1,
+        "two places that nobody foretold, an end and a deletion"
+    );
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(heard.swap(0, Ordering::Relaxed), 300 - 4, "of each pod the last that is to be told");
+    // In quieter times everything is told at once.
+    setting.report("pod-4", "Running", 2).await;
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(heard.swap(0, Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_cannot_wait_is_told_of_every_place_at_once() {
+    let setting = Setting::new();
+    let (patient, hurried) = (setting.process(true), setting.process(true));
+    let late = mirror(&patient, Selection::all().foretelling(|_, _| true));
+    let soon = mirror(&hurried, Selection::all());
+    late.ready().await;
+    soon.ready().await;
+    for number in 0..300 {
+        setting.create(&format!("pod-{number}"), "kai-scheduler").await;
+        setting.bind(&format!("pod-{number}"), "n").await;
+    }
+    sleep(Duration::from_millis(50)).await;
+    let placed = |mirror: &Mirror<Pod>| {
+        mirror.all().iter().filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())).count()
+    };
+    assert_eq!((placed(&soon), placed(&late)), (300, 300));
 }

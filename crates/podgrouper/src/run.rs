@@ -71,7 +71,7 @@ async fn work(process: &Process, options: Options, selector: Selector, numbers: 
         kai_api::named_group(pod).map(|group| Key::new(namespace, group).to_string()).into_iter().collect()
     });
     let ours = Selection::of_scheduler(&options.scheduler_name).labels(&options.pod_label_selector);
-    let ours = ours.passing_over(is_same);
+    let ours = ours.passing_over(is_same).foretelling(|_, _| true);
     let crowd = Crowd::new(&options);
     let hear = {
         let (queue, owners, crowd) = (queue.clone(), Arc::clone(&owners), crowd.clone());

@@ -20,7 +20,7 @@ use kai_core::time::Time;
 use kai_kit::backoff::Backoff;
 use rustc_hash::FxHashMap;
 
-use crate::notes::key_of;
+use crate::{foretold::Foretold, notes::key_of};
 
 /// What is kept of a BindRequest.
 #[derive(Clone, Debug)]
@@ -72,6 +72,8 @@ pub(crate) struct Binds {
     pub(crate) failed: BTreeSet<String>,
     /// Those that are being written.
     pub(crate) unconfirmed: FxHashMap<String, Unconfirmed>,
+    /// Where the pods of some of these will be.
+    pub(crate) foretold: Foretold,
     /// Those that are being deleted because their node is gone or nothing is left to be learnt from them, by uid.
     pub(crate) dropping: BTreeSet<String>,
 }

@@ -161,6 +161,9 @@ impl Scheduler {
             let direct = self.direct(&key, &request).filter(|_| crowded);
             self.model.decide(&key, Arc::new(request.object.clone()));
             self.no_longer_waits(&key);
+            if direct.is_some() {
+                self.model.foretell(&key, &request.object);
+            }
             let bind = bind::Bind { key, request, previous, direct, pod };
             let latency = self.metrics.bind.clone();
             self.writer.begin(move |around| async move {

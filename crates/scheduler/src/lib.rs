@@ -15,6 +15,7 @@ mod bind_note;
 mod change;
 mod cycle;
 mod fingerprint;
+mod foretold;
 mod isolate;
 mod job_order;
 mod leader;

@@ -114,6 +114,7 @@ impl Model {
     pub(crate) fn begin_again(&mut self) {
         let old = std::mem::replace(self, Self::new(self.settings.clone(), self.shape.clone()));
         self.binds.unconfirmed = old.binds.unconfirmed;
+        self.binds.foretold = old.binds.foretold;
         self.evicting = old.evicting;
         self.quarantine = old.quarantine;
         self.kept = Some(Vec::new());
@@ -313,9 +314,17 @@ impl Model {
         self.feed(deltas);
     }
 
+    /// A pod that was decided about needs nothing but to be bound: the watch need not be quick to tell of its place.
+    pub(crate) fn foretell(&mut self, key: &str, request: &kai_api::BindRequest) {
+        if let (Some(note), Some(node)) = (self.notes.pods.get(key), &request.spec.selected_node) {
+            self.binds.foretold.insert(key, Arc::clone(&note.uid), node);
+        }
+    }
+
     /// Takes what is there after a decision was written, or that nothing is.
     pub(crate) fn confirm(&mut self, key: &str, found: Option<Arc<kai_api::BindRequest>>) {
         let Some(unconfirmed) = self.binds.unconfirmed.remove(key) else { return };
+        self.binds.foretold.remove(key);
         let version = |request: &kai_api::BindRequest| version_of(&request.metadata);
         let latest = match (found, unconfirmed.heard) {
             (Some(found), Some(Heard::There(heard))) if version(&heard) > version(&found) => Some(heard),

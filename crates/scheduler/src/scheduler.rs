@@ -209,6 +209,7 @@ impl Scheduler {
         Watches {
             process: &self.process,
             epoch: self.epoch,
+            foretold: self.model.binds.foretold.clone(),
             changes: self.changes.clone(),
             cancel: self.watching.clone(),
             tasks: &mut self.tasks,

@@ -30,7 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc::UnboundedSender, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{change::Change, notes};
+use crate::{change::Change, foretold::Foretold, notes};
 
 /// How often a kind that is not served is looked for.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
@@ -63,6 +63,8 @@ pub(crate) struct Watches<'a> {
     pub(crate) process: &'a Process,
     /// Which set of watches.
     pub(crate) epoch: u64,
+    /// Places that need not be told of soon.
+    pub(crate) foretold: Foretold,
     /// Where news go.
     pub(crate) changes: UnboundedSender<Change>,
     /// Ends this set of watches.
@@ -75,7 +77,9 @@ impl Watches<'_> {
     /// Starts all watches.
     pub(crate) fn start(&mut self) {
         self.watch::<k8s::Node>(Kind::Node, Object::Node);
-        self.watch_selected(Kind::Pod, Selection::all().passing_over(notes::is_same), Object::Pod);
+        let foretold = self.foretold.clone();
+        let pods = Selection::all().passing_over(notes::is_same).foretelling(move |pod, node| foretold.says(pod, node));
+        self.watch_selected(Kind::Pod, pods, Object::Pod);
         self.watch::<PartialObjectMeta<k8s::ConfigMap>>(Kind::ConfigMap, |map| {
             Object::ConfigMap(Arc::new(k8s::ConfigMap { metadata: bare(&map.metadata), ..k8s::ConfigMap::default() }))
         });
