@@ -146,7 +146,9 @@ impl Ground {
         let bind_loop = |at_once| ceiling::Loop { client, namespace: &namespace, nodes: names, count: pods, at_once };
         let (done, spent) = match contender {
             Contender::BindLoop { at_once } => {
-                load::create(client, &namespace, Kind::Whole, pods, ceiling::SCHEDULER).await?;
+                let control_plane = self.pods_are_there(&namespace, kind, pods).await?;
+                control_plane.shutdown().await;
+                clear_webhooks(client).await?;
                 self.metered(Box::pin(ceiling::bind_loop(bind_loop(*at_once)))).await?
             }
             Contender::BindAsTheyCome { at_once } => {
@@ -159,13 +161,7 @@ impl Ground {
                 placed?
             }
             Contender::KaiLater => {
-                let others: Vec<Part> = Part::ALL.into_iter().filter(|part| *part != Part::Scheduler).collect();
-                let mut control_plane = self.control_plane(&others, None).await?;
-                load::create(client, &namespace, kind, pods, objects::SCHEDULER).await?;
-                self.wait_for("everything about the pods to be written", async |client| {
-                    is_settled(client, &namespace, usize::try_from(pods)?).await
-                })
-                .await?;
+                let mut control_plane = self.pods_are_there(&namespace, kind, pods).await?;
                 let mut bound = Sightings::begin(client, &namespace, Wanted::TakenIn).await?;
                 let starting = async {
                     let begin = Instant::now();
@@ -189,6 +185,19 @@ impl Ground {
         };
         let latencies = latencies(&done.asked, &done.bound);
         Ok(Round { pods, took: done.took, spent, latencies })
+    }
+
+    /// Makes pods that nobody binds, with their groups and the statuses of those, and gives the components that saw to it: so whoever
+    /// binds pods that are there finds the same pods.
+    async fn pods_are_there(&self, namespace: &str, kind: Kind, pods: u32) -> anyhow::Result<ControlPlane> {
+        let others: Vec<Part> = Part::ALL.into_iter().filter(|part| *part != Part::Scheduler).collect();
+        let control_plane = self.control_plane(&others, None).await?;
+        load::create(&self.client, namespace, kind, pods, objects::SCHEDULER).await?;
+        self.wait_for("everything about the pods to be written", async |client| {
+            is_settled(client, namespace, usize::try_from(pods)?).await
+        })
+        .await?;
+        Ok(control_plane)
     }
 
     /// A turn, and the processor time that it took.
