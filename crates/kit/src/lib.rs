@@ -26,6 +26,7 @@ mod reread;
 pub mod shared;
 mod stream;
 pub mod watch;
+pub mod wire;
 pub mod work;
 pub mod writes;
 

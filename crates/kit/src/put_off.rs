@@ -14,6 +14,8 @@ use crate::{mirror::Key, pace::Pace};
 
 /// So many lines within two seconds are a crowd.
 const CROWD: usize = 200;
+/// So long lines are gathered in a crowd before they are read: each by itself would wake whoever reads.
+const GATHER: Duration = Duration::from_millis(5);
 /// How often it is seen whether the crowd is over.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// With fewer lines between two looks it is.
@@ -104,6 +106,8 @@ pub(crate) struct PutOff {
     lines: FxHashMap<Key, (u64, String)>,
     count: u64,
     pace: Pace,
+    /// Whether there was a crowd at the last line.
+    crowded: bool,
     /// Lines since the last look.
     lately: usize,
 }
@@ -112,12 +116,20 @@ impl PutOff {
     /// A line came; whether there is a crowd.
     pub(crate) fn is_crowd(&mut self) -> bool {
         self.lately += 1;
-        self.pace.count(1) >= CROWD
+        self.crowded = self.pace.count(1) >= CROWD;
+        self.crowded
+    }
+
+    /// In a crowd, how long to let lines gather before they are read.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.crowded.then_some(GATHER)
     }
 
     /// Whether fewer lines come than in a crowd, since the last time this was asked.
     pub(crate) fn is_calm(&mut self) -> bool {
-        std::mem::take(&mut self.lately) < FEW
+        let calm = std::mem::take(&mut self.lately) < FEW;
+        self.crowded &= !calm;
+        calm
     }
 
     /// Whether there is anything.
@@ -186,7 +198,9 @@ mod tests {
     async fn many_lines_are_a_crowd_until_few_come() {
         let mut put_off = PutOff::default();
         assert_eq!((0..CROWD).filter(|_| put_off.is_crowd()).count(), 1);
+        assert_eq!(put_off.pause(), Some(GATHER));
         assert!(!put_off.is_calm() && put_off.is_calm());
+        assert_eq!(put_off.pause(), None);
     }
 
     #[test]

@@ -241,6 +241,10 @@ where
         }
         state.hear(line)
     }
+
+    fn pause(&self) -> Option<Duration> {
+        self.state.lock().put_off.pause()
+    }
 }
 
 impl<K: Resource + DeserializeOwned + 'static> State<K> {

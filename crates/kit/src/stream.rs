@@ -38,6 +38,11 @@ pub(crate) trait Ear {
 
     /// A line of a watch.
     fn line(&mut self, line: &str) -> Result<Line, serde_json::Error>;
+
+    /// How long to wait for more once all that has come is read: for nothing, but in a crowd many lines read at once cost less.
+    fn pause(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What a line of a watch says.
@@ -133,6 +138,11 @@ impl Stream {
     pub(crate) fn new<K: Resource>(api: Api<K>, config: watcher::Config) -> Self {
         let request = Request::new(api.resource_url());
         Self { client: api.into_client(), request, config, state: State::Unlisted }
+    }
+
+    /// Whether a watch was asked for and is answered.
+    pub(crate) fn is_watching(&self) -> bool {
+        matches!(self.state, State::Watching { .. })
     }
 
     /// Goes on by one answer, or by one piece of it. May be dropped before it is done: nothing is lost.

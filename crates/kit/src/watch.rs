@@ -5,6 +5,7 @@
 
 use std::{fmt::Debug, panic, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Resource, core::WatchEvent, runtime::watcher};
 use serde::de::DeserializeOwned;
@@ -181,14 +182,25 @@ pub(crate) async fn keep(
     let mut failures = 0;
     let mut listing = true;
     loop {
-        let step = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return,
-            step = stream.step(ear) => step,
-            () = tokio::time::sleep(CALM), if failures > 0 && !listing => {
-                failures = 0;
-                health.ready(&name);
-                continue;
+        let mut step = None;
+        if let Some(pause) = ear.pause().filter(|_| stream.is_watching()) {
+            step = stream.step(ear).now_or_never();
+            if step.is_none() {
+                tokio::time::sleep(pause).await;
+            }
+        }
+        let step = if let Some(step) = step {
+            step
+        } else {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                step = stream.step(ear) => step,
+                () = tokio::time::sleep(CALM), if failures > 0 && !listing => {
+                    failures = 0;
+                    health.ready(&name);
+                    continue;
+                }
             }
         };
         match step {

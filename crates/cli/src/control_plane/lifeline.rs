@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body as AnyBody, Bytes, HttpBody};
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response};
-use kai_kit::refusals::Refusals;
+use kai_kit::{refusals::Refusals, wire};
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder},
@@ -39,7 +39,11 @@ impl TryFrom<Config> for Way {
     type Error = kube::Error;
 
     fn try_from(config: Config) -> Result<Self, kube::Error> {
-        Ok(Self { client: config.clone().try_into()?, config: Some(Box::new(config)) })
+        let client = match wire::builder(&config)? {
+            Some(builder) => builder.build(),
+            None => config.clone().try_into()?,
+        };
+        Ok(Self { client, config: Some(Box::new(config)) })
     }
 }
 
@@ -53,8 +57,13 @@ impl Way {
     pub fn guarded(self, cut: CancellationToken, refusals: Refusals) -> Client {
         let lifeline = Lifeline { cut, refusals };
         // Within a client of its own if possible: around another it would be a second queue and a second task in the way of each request.
-        if let Some(builder) = self.config.and_then(|config| ClientBuilder::try_from(*config).ok()) {
-            return builder.with_layer(&lifeline).build();
+        if let Some(config) = self.config {
+            if let Ok(Some(builder)) = wire::builder(&config) {
+                return builder.with_layer(&lifeline).build();
+            }
+            if let Ok(builder) = ClientBuilder::try_from(*config) {
+                return builder.with_layer(&lifeline).build();
+            }
         }
         let (client, namespace) = (self.client.clone(), self.client.default_namespace().to_owned());
         let send = tower::service_fn(move |request| {
