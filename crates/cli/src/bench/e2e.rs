@@ -67,7 +67,7 @@ pub struct Options {
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     memory_pods: u32,
     /// How often each contender has its turn, after one that is not timed.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// A real API server that simulated nodes are to join. It must be empty: nodes, pods, namespaces and webhooks are taken away.
     #[arg(long, value_name = "PATH")]
@@ -110,12 +110,13 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let mut figures = Figures::new(options.place(), options.rounds);
     if options.wants(Only::Whole) {
         let mut contenders = vec![
+            // Those that are compared come one after the other: machines change their speed.
             Contender::BindLoop { at_once: 1 },
             Contender::BindLoop { at_once: 32 },
+            Contender::KaiLater,
             Contender::BindAsTheyCome { at_once: 1 },
             Contender::BindAsTheyCome { at_once: 32 },
             Contender::Kai,
-            Contender::KaiLater,
         ];
         contenders.extend(options.kube_scheduler.clone().map(Contender::KubeScheduler));
         figures.whole = measure(&options, Kind::Whole, options.pods, &contenders, &mut figures.calls).await?;
