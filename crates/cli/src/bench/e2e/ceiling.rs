@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Binding, Pod};
 use kube::{Api, Client, api::PostParams, core::Status};
 use serde_json::json;
@@ -42,44 +41,32 @@ pub struct Loop<'a> {
     pub count: u32,
     /// Requests at the same time.
     pub at_once: usize,
+    /// Whether they are there already.
+    pub pods: Pods,
 }
 
-/// Binds pods that are there already.
-pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
-    let Loop { client, namespace, nodes, count, at_once } = turn;
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let mut bound = Sightings::begin(client, namespace, Wanted::TakenIn).await?;
-    let begin = Instant::now();
-    let nodes: Arc<[String]> = nodes.into();
-    let one = |number| {
-        let (pods, nodes, namespace) = (pods.clone(), Arc::clone(&nodes), namespace.to_owned());
-        async move {
-            let began = Instant::now();
-            bind(&pods, &namespace, &nodes, number).await?;
-            anyhow::Ok((pod_name(number), began))
-        }
-    };
-    let bind_all = async {
-        if at_once > 1 {
-            // Tasks of their own, as a scheduler's binds are.
-            let tasks = stream::iter(0..count).map(|number| tokio::spawn(one(number)));
-            tasks.buffer_unordered(at_once).map(|done| done?).try_collect::<BTreeMap<String, Instant>>().await
-        } else {
-            stream::iter(0..count).then(one).try_collect().await
-        }
-    };
-    let (asked, bound) = tokio::try_join!(bind_all, bound.wait(count))?;
-    Ok(Turn::new(asked, bound, begin))
+/// When the pods of a loop are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    /// Before it begins: it finds them.
+    AreThere,
+    /// While it runs.
+    Come,
 }
 
 /// Binds pods as a watch shows them: a scheduler without a decision.
-pub async fn bind_as_they_come(turn: Loop<'_>) -> anyhow::Result<Turn> {
-    let Loop { client, namespace, nodes, count, at_once } = turn;
+pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
+    let Loop { client, namespace, nodes, count, at_once, pods: when } = turn;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut bound = Sightings::begin(client, namespace, Wanted::TakenIn).await?;
-    let mut waiting = Sightings::begin(client, namespace, Wanted::Waiting).await?;
     let begin = Instant::now();
-    let create = load::create(client, namespace, Kind::Whole, count, SCHEDULER);
+    let mut waiting = Sightings::begin(client, namespace, Wanted::Waiting).await?;
+    let create = async {
+        match when {
+            Pods::Come => load::create(client, namespace, Kind::Whole, count, SCHEDULER).await,
+            Pods::AreThere => Ok((0..count).map(|number| (pod_name(number), begin)).collect()),
+        }
+    };
     let nodes: Arc<[String]> = nodes.into();
     let bind_all = async {
         let mut binding = JoinSet::new();

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     calls::Calls,
-    ceiling,
+    ceiling::{self, Loop, Pods},
     figures::{Contender, Round, latencies},
     load::{self, Kind, Sightings, Wanted},
     rival,
@@ -143,17 +143,18 @@ impl Ground {
     ) -> anyhow::Result<Round> {
         let namespace = self.namespace(contender, kind, round).await?;
         let (client, names) = (&self.client, &self.names);
-        let bind_loop = |at_once| ceiling::Loop { client, namespace: &namespace, nodes: names, count: pods, at_once };
+        let bind_loop = |at_once, when| {
+            let namespace = &namespace;
+            Box::pin(ceiling::bind_loop(Loop { client, namespace, nodes: names, count: pods, at_once, pods: when }))
+        };
         let (done, spent) = match contender {
             Contender::BindLoop { at_once } => {
                 let control_plane = self.pods_are_there(&namespace, kind, pods).await?;
                 control_plane.shutdown().await;
                 clear_webhooks(client).await?;
-                self.metered(Box::pin(ceiling::bind_loop(bind_loop(*at_once)))).await?
+                self.metered(bind_loop(*at_once, Pods::AreThere)).await?
             }
-            Contender::BindAsTheyCome { at_once } => {
-                self.metered(Box::pin(ceiling::bind_as_they_come(bind_loop(*at_once)))).await?
-            }
+            Contender::BindAsTheyCome { at_once } => self.metered(bind_loop(*at_once, Pods::Come)).await?,
             Contender::Kai => {
                 let control_plane = self.control_plane(&Part::ALL, counting).await?;
                 let placed = self.metered(Box::pin(place(client, &namespace, kind, pods, objects::SCHEDULER))).await;
