@@ -59,8 +59,10 @@ pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
     let Loop { client, namespace, nodes, count, at_once, pods: when } = turn;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut bound = Sightings::begin(client, namespace, Wanted::TakenIn).await?;
-    let begin = Instant::now();
+    // To find pods that are there is part of the turn. Where pods come, the turn begins with the first, as everybody's.
+    let finding = Instant::now();
     let mut waiting = Sightings::begin(client, namespace, Wanted::Waiting).await?;
+    let begin = if when == Pods::Come { Instant::now() } else { finding };
     let create = async {
         match when {
             Pods::Come => load::create(client, namespace, Kind::Whole, count, SCHEDULER).await,
@@ -70,8 +72,8 @@ pub async fn bind_loop(turn: Loop<'_>) -> anyhow::Result<Turn> {
     let nodes: Arc<[String]> = nodes.into();
     let bind_all = async {
         let mut binding = JoinSet::new();
-        for _ in 0..count {
-            let pod = waiting.next().await?;
+        for found in 0..count {
+            let pod = waiting.next().await.with_context(|| format!("{found} of {count} pods are found"))?;
             let number = pod.name.trim_start_matches("pod-").parse().context("the number of a pod")?;
             let (pods, nodes, namespace) = (pods.clone(), Arc::clone(&nodes), namespace.to_owned());
             binding.spawn(async move { bind(&pods, &namespace, &nodes, number).await });

@@ -208,7 +208,11 @@ impl Ground {
     ) -> anyhow::Result<(ceiling::Turn, Spent)> {
         let server = match &self.place {
             Place::Joined(_, Some(server)) => server.process(),
-            _ => None,
+            Place::Joined(_, None) => {
+                collect_garbage(&self.client).await;
+                None
+            }
+            Place::InProcess(_) => None,
         };
         let before = Spent::so_far(server);
         let turn = turn.await?;
@@ -311,6 +315,15 @@ async fn prepare(kubeconfig: &Path) -> anyhow::Result<()> {
         format!("reach the API server of `{}` (hint: is it running? `cargo xtask real up`)", kubeconfig.display())
     })?;
     clear_webhooks(&client).await
+}
+
+/// Lets a real API server pay for the turns before this one. Its garbage collection takes both cores for seconds, as long as a turn: left to
+/// itself it would meet one contender in every round and spare another. A server that does not let itself be asked is measured as it is.
+async fn collect_garbage(client: &Client) {
+    let Ok(request) = http::Request::get("/debug/pprof/heap?gc=1").body(Vec::new().into()) else { return };
+    if let Err(error) = client.send(request).await {
+        tracing::debug!(%error, "the server does not collect its garbage when it is asked to");
+    }
 }
 
 /// Lets simulated nodes join an API server.

@@ -122,6 +122,15 @@ pub async fn create(
     creating.buffer_unordered(CREATORS).map(|done| done?).try_collect().await
 }
 
+/// What there is, and from where a watch goes on.
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    metadata: Named<'a>,
+    #[serde(borrow)]
+    items: Vec<Seen<'a>>,
+}
+
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type")]
@@ -153,9 +162,9 @@ struct Named<'a> {
     version: &'a str,
 }
 
-/// The lines of a watch.
-async fn watch(client: &Client, path: &str) -> anyhow::Result<Lines<impl AsyncBufRead + use<>>> {
-    let request = http::Request::get(path).body(Vec::new())?;
+/// The lines of a watch that begins after a version.
+async fn watch(client: &Client, path: &str, version: &str) -> anyhow::Result<Lines<impl AsyncBufRead + use<>>> {
+    let request = http::Request::get(format!("{path}&watch=true&resourceVersion={version}")).body(Vec::new())?;
     Ok(client.request_stream(request).await.context("watch pods")?.lines())
 }
 
@@ -184,7 +193,28 @@ pub struct Bound {
     pub last: Option<Instant>,
 }
 
-/// Pods as a watch shows them, each once.
+/// Which pods were seen, and who is told of those that are as they were wanted.
+struct Notes {
+    wanted: Wanted,
+    /// When each was first seen. None: it was told.
+    known: BTreeMap<String, Option<Instant>>,
+    tell: mpsc::UnboundedSender<Sighting>,
+}
+
+impl Notes {
+    fn take(&mut self, pod: &Seen<'_>) {
+        let (name, now) = (pod.metadata.name, Instant::now());
+        let first = self.known.entry(name.to_owned()).or_insert(Some(now));
+        if (self.wanted == Wanted::Waiting || pod.status.start_time.is_some())
+            && let Some(at) = first.take()
+        {
+            // Nobody listens any more when the last was seen.
+            let _ = self.tell.send(Sighting { name: name.to_owned(), at, wanted_at: now });
+        }
+    }
+}
+
+/// Pods as a list and a watch show them, each once.
 pub struct Sightings {
     seen: mpsc::UnboundedReceiver<Sighting>,
     reading: tokio::task::JoinHandle<anyhow::Result<()>>,
@@ -197,37 +227,36 @@ impl Drop for Sightings {
 }
 
 impl Sightings {
-    /// Begins to watch a namespace in which there are no such pods yet.
+    /// Lists and watches a namespace, as every client does that must not miss anything: a watch that begins with what there is could not be
+    /// taken up again if the server ended it in the middle of that.
     pub async fn begin(client: &Client, namespace: &str, wanted: Wanted) -> anyhow::Result<Self> {
         let selector = match wanted {
             Wanted::Waiting => "spec.nodeName%3D",
             Wanted::TakenIn => "spec.nodeName%21%3D",
         };
-        let path = format!("/api/v1/namespaces/{namespace}/pods?watch=true&fieldSelector={selector}");
-        let mut lines = watch(client, &path).await?;
-        let client = client.clone();
+        let path = format!("/api/v1/namespaces/{namespace}/pods?fieldSelector={selector}");
         let (tell, seen) = mpsc::unbounded_channel();
+        let mut notes = Notes { wanted, known: BTreeMap::new(), tell };
+        let text = client.request_text(http::Request::get(&path).body(Vec::new())?).await.context("list pods")?;
+        let list: List<'_> = serde_json::from_str(&text).context("read the list of pods")?;
+        for pod in &list.items {
+            notes.take(pod);
+        }
+        let mut version = list.metadata.version.to_owned();
+        let mut lines = watch(client, &path, &version).await?;
+        let client = client.clone();
         let reading = tokio::spawn(async move {
-            // None: it was told.
-            let mut known: BTreeMap<String, Option<Instant>> = BTreeMap::new();
-            let mut version = String::new();
             loop {
                 let Some(line) = lines.try_next().await? else {
                     // Servers end watches as they like; the next one goes on where this one ended.
                     tokio::time::sleep(AGAIN).await;
-                    lines = watch(&client, &format!("{path}&resourceVersion={version}")).await?;
+                    lines = watch(&client, &path, &version).await?;
                     continue;
                 };
                 let line: Line<'_> = serde_json::from_str(&line).context("read an event of the watch")?;
                 anyhow::ensure!(line.kind != "ERROR", "the watch of pods fell too far behind");
-                let (name, now) = (line.object.metadata.name, Instant::now());
                 line.object.metadata.version.clone_into(&mut version);
-                let first = known.entry(name.to_owned()).or_insert(Some(now));
-                if (wanted == Wanted::Waiting || line.object.status.start_time.is_some())
-                    && let Some(at) = first.take()
-                {
-                    let _ = tell.send(Sighting { name: name.to_owned(), at, wanted_at: now });
-                }
+                notes.take(&line.object);
             }
         });
         Ok(Self { seen, reading })
@@ -238,7 +267,7 @@ impl Sightings {
         match tokio::time::timeout(PATIENCE, self.seen.recv()).await {
             Ok(Some(seen)) => Ok(seen),
             Ok(None) => (&mut self.reading).await?.and_then(|()| Err(anyhow::anyhow!("the watch of pods ended"))),
-            Err(_) => anyhow::bail!("no further pod was bound for {} s", PATIENCE.as_secs()),
+            Err(_) => anyhow::bail!("no further pod was seen for {} s", PATIENCE.as_secs()),
         }
     }
 
