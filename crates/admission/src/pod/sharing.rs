@@ -128,8 +128,11 @@ fn check_fraction(subject: &Subject<'_>, text: &str) -> Result<Option<String>, R
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
     let number = text.parse::<Quantity>().ok().filter(|_| plain && subject.annotation(GPU_FRACTION) == Some(text));
     let Some(number) = number else {
-        let what = format_args!("`{}` must be a decimal or scientific float", shown(text));
-        return Err(subject.refuse_annotation(GPU_FRACTION, what, REMEDY));
+        // As it was written: spaces around a number are what is wrong with it.
+        let written = subject.annotation(GPU_FRACTION).unwrap_or(text);
+        let what = format_args!("`{}` must be a decimal or scientific float", shown(written));
+        let remedy = if plain && written != text { "write it without spaces" } else { REMEDY };
+        return Err(subject.refuse_annotation(GPU_FRACTION, what, remedy));
     };
     if number >= Quantity::from_value(1, Format::DecimalSi) {
         let what = format_args!("`{}` must be a positive number smaller than 1.0", shown(text));
@@ -173,7 +176,7 @@ fn agree(subject: &Subject<'_>) -> Result<(), Refusal> {
     match read(subject) {
         Ok(Gpus::Portion { .. } | Gpus::Memory { .. }) => Ok(()),
         Ok(_) => Err(subject.refuse_annotation(GPU_FRACTION, "is no part of a GPU", "write a decimal between 0 and 1")),
-        Err(complaint) => Err(subject.refuse("request", complaint, "write what the scheduler can count")),
+        Err(complaint) => Err(subject.refuse_as_scheduler(&complaint)),
     }
 }
 

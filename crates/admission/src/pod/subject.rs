@@ -93,6 +93,11 @@ impl<'a> Subject<'a> {
         Refusal::new(format!("pod `{}`: {field}: {what}; hint: {remedy}", self.place))
     }
 
+    /// A refusal in words of the scheduler, which name field and remedy.
+    pub(super) fn refuse_as_scheduler(&self, complaint: &str) -> Refusal {
+        Refusal::new(format!("pod `{}`: {complaint}", self.place))
+    }
+
     /// A refusal because of an annotation.
     pub(super) fn refuse_annotation(&self, name: &str, what: impl std::fmt::Display, remedy: &str) -> Refusal {
         self.refuse(&format!("annotation `{name}`"), what, remedy)

@@ -74,8 +74,10 @@ fn part_of_memory(text: &str, devices: u32) -> Result<Gpus, String> {
         Ok(mib) if mib <= LARGEST.unsigned_abs() => Ok(Gpus::Memory { devices, mib }),
         _ => {
             let shown: String = text.chars().take(32).collect();
-            let what = format_args!("`{shown}` is not a number of MiB");
-            Err(wrong(field(annotations::GPU_MEMORY), what, "write a whole number such as `4096`"))
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let why = if digits { "is more than any machine has" } else { "is not a number of MiB" };
+            let what = format_args!("`{shown}` {why}");
+            Err(wrong(field(annotations::GPU_MEMORY), what, "write a whole number of MiB such as `4096`"))
         }
     }
 }

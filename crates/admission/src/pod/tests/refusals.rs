@@ -37,8 +37,9 @@ fn fractions_that_are_none_are_refused() {
         ("e", float),
         ("0.0000001", "less than a millionth"),
     ] {
-        refused(&pod(&json!({"gpu-fraction": text})), &["gpu-fraction", &format!("`{}`", text.trim()), words]);
+        refused(&pod(&json!({"gpu-fraction": text})), &["gpu-fraction", &format!("`{text}`"), words]);
     }
+    refused(&pod(&json!({"gpu-fraction": " 0.5"})), &["` 0.5`", "hint: write it without spaces"]);
 }
 
 #[test]
@@ -70,7 +71,12 @@ fn memory_is_a_plain_number_of_mib() {
         let words = ["gpu-memory", &format!("`{text}`"), "must be a positive integer greater than 0", remedy];
         refused(&pod(&json!({"gpu-memory": text})), &words);
     }
-    refused(&pod(&json!({"gpu-memory": "18446744073709551615"})), &["gpu-memory"]);
+    for most in ["18446744073709551615", "18446744073709551616"] {
+        let pod = pod(&json!({"gpu-memory": most}));
+        refused(&pod, &["gpu-memory", most, "is more than any machine has"]);
+        let error = validate(&Settings::default(), &pod).unwrap_err();
+        assert_eq!(error.matches("hint: ").count(), 1, "{error}");
+    }
     assert_eq!(validate(&Settings::default(), &pod(&json!({"gpu-memory": "30720"}))), Ok(Vec::new()));
 }
 
