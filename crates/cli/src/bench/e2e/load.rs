@@ -282,3 +282,48 @@ impl Sightings {
         Ok(bound)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, sync::Arc};
+
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// A server that ends every watch, by what it answers to a query; and what it was asked.
+    fn server(answer: impl Fn(&str) -> String + Send + Clone + 'static) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        let transport = tower::service_fn(move |request: http::Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let text = answer(&query);
+            noted.lock().push(query);
+            async move { Ok::<_, Infallible>(http::Response::new(Body::from(text.into_bytes()))) }
+        });
+        (Client::new(transport, "default"), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_misses_no_pod_when_the_server_ends_its_watch() {
+        let pod = |name: &str, version: &str| json!({"metadata": {"name": name, "resourceVersion": version}});
+        let (client, asked) = server(move |query| {
+            let list = json!({"metadata": {"resourceVersion": "7"}, "items": [pod("b", "6"), pod("a", "3")]});
+            let line = |pod: Value| format!("{}\n", json!({"type": "ADDED", "object": pod}));
+            match query.split_once("&watch=true&resourceVersion=") {
+                None => list.to_string(),
+                Some((_, "7")) => line(pod("c", "8")),
+                Some((_, "8")) => line(pod("a", "9")) + &line(pod("d", "10")),
+                Some(_) => String::new(),
+            }
+        });
+        let mut waiting = Sightings::begin(&client, "team", Wanted::Waiting).await.unwrap();
+        let mut names = Vec::new();
+        for _ in 0..4 {
+            names.push(waiting.next().await.unwrap().name);
+        }
+        assert_eq!(names, ["b", "a", "c", "d"]);
+        assert_eq!(asked.lock().len(), 3, "{asked:?}");
+    }
+}
